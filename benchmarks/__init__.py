@@ -1,0 +1,1 @@
+"""Measured, not timed in tests: a duration belongs to a machine, a ratio travels."""

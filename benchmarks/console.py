@@ -1,0 +1,125 @@
+"""The admin's list and record pages on a large table: python -m benchmarks.console [--rows 1000000]
+
+Makes a PostgreSQL database of its own beside the one that DATABASE_URL names, fills it, opens every page as an operator
+would, and prints how many queries it took, how long, and the slowest plan. Ends with 1 where a page takes more than
+eight queries or one of them reads the whole table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import psycopg
+
+from benchmarks.dashboard import DEAD_LETTERS
+from benchmarks.scale import fill, nodes, own_database
+
+MOST: Final = 8
+LIST: Final = "/admin/django_idempotency/idempotencykey/"
+RIGHTS: Final = ("view_idempotencykey", "view_content", "resolve_not_executed", "try_again", "expire_now")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.console", description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    options = parser.parse_args()
+    url = os.environ.get("DATABASE_URL", "")
+    if urlsplit(url).scheme not in ("postgresql", "postgres"):
+        print("This needs a PostgreSQL server: set DATABASE_URL=postgresql://user@host:5432/name")
+        return 2
+    with own_database(url, keep=False, name="idempotency_console", settings="testproject.settings") as own:
+        fill(own, options.rows)
+        with psycopg.connect(own, autocommit=True) as connection:
+            for statement in (*DEAD_LETTERS, "VACUUM ANALYZE idempotency_key"):
+                connection.execute(statement)
+        return report()
+
+
+def report() -> int:
+    from django.core.management import call_command
+    from django.db import connection
+
+    call_command("migrate", verbosity=0)
+    client, bad = somebody(), 0
+    print(f"\n{'page':58}{'queries':>8}{'time':>10}   the plan that took longest")
+    for title, path in pages():
+        bad += not cheap(client, title, path)
+    connection.close()
+    return int(bool(bad))
+
+
+def somebody() -> Any:
+    """Not a superuser: their rights are two queries more."""
+    from django.conf import settings
+    from django.contrib.auth.models import Permission, User
+    from django.test import Client
+
+    settings.ALLOWED_HOSTS = ["*"]
+    user = User.objects.create_user("somebody", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=RIGHTS))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    from django_idempotency.models import IdempotencyKey
+
+    keys = IdempotencyKey.objects
+    some = keys.order_by("created_at")[1000:1001].get()
+    for query in (
+        "", "status=completed", "status=failed", "status=in_progress", "status=unknown", "status=dead_letter",
+        "needs=person", "needs=sweeper", "needs=reconciler", "operation=payments.create", "operation=nobody.knows",
+        "created=hour", "created=week", "created=earlier", "expires=past", "expires=hour", "expires=later",
+        f"q={some.key}", f"q={some.pk}", f"q={some.pk}-charge", "q=user:77", "q=nobody",
+        "status=failed&operation=nobody.knows&created=day&expires=day",
+    ):  # fmt: skip
+        yield query or "the list", f"{LIST}?{query}"
+    cursor = f"{some.created_at.isoformat()}~{some.pk.hex}".replace("+", "%2B")
+    yield "the list, from the other end", f"{LIST}?p={cursor}"
+    for status in ("completed", "in_progress", "unknown", "dead_letter"):
+        found = keys.filter(status=status).order_by("created_at")[10:11].get()
+        yield f"a record that is {status}", f"{LIST}{found.pk}/change/"
+    chosen = ",".join(pk.hex for pk in keys.filter(status="dead_letter").values_list("pk", flat=True)[:20])
+    yield "twenty records to be confirmed", f"{LIST}act/try-again/?records={chosen}"
+
+
+def cheap(client: Any, title: str, path: str) -> bool:
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    seconds = []
+    for _ in range(3):
+        began = time.monotonic()
+        with CaptureQueriesContext(connection) as captured:
+            answer = client.get(path)
+        seconds.append(time.monotonic() - began)
+    plans = [plan(query["sql"]) for query in captured if '"idempotency_' in query["sql"]]
+    spent, slowest = max(plans, default=(0.0, ""))
+    scans = any("Seq Scan on idempotency_key" in steps for _spent, steps in plans)
+    good = answer.status_code == 200 and len(captured) <= MOST and not scans
+    print(
+        f"{title[:57]:58}{len(captured):8}{min(seconds) * 1000:7.0f} ms   "
+        f"{spent:.1f} ms {slowest}{'' if good else '   TOO MUCH'}"
+    )
+    return good
+
+
+def plan(sql: str) -> tuple[float, str]:
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}")
+        explained = cursor.fetchone()[0][0]
+    steps = [step for step in nodes(explained["Plan"]) if "Scan" in step and "Subquery" not in step]
+    return explained["Execution Time"], ", ".join(steps)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,230 @@
+"""The duties on a large table: python -m benchmarks.scale [--rows 10000000]
+
+Makes a PostgreSQL database of its own beside the one that DATABASE_URL names, fills it, and prints the time that
+EXPLAIN ANALYZE itself reports for each page a duty reads, and how a reaper and new keys get along.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+
+NAME: Final = "idempotency_scale"
+SECONDS: Final = 20.0
+OVERDUE: Final = 500
+DUE: Final = 500
+
+BARE: Final = """
+    ALTER TABLE idempotency_key DROP CONSTRAINT idempotency_key_pkey;
+    ALTER TABLE idempotency_key DROP CONSTRAINT idempotency_key_scope_key;
+    DROP INDEX idempotency_key_overdue, idempotency_key_due, idempotency_key_expired, idempotency_key_created;
+"""
+DRESSED: Final = (
+    "ALTER TABLE idempotency_key ADD PRIMARY KEY (id)",
+    "ALTER TABLE idempotency_key ADD CONSTRAINT idempotency_key_scope_key UNIQUE (key, scope)",
+    "CREATE INDEX idempotency_key_overdue ON idempotency_key (locked_until) WHERE locked_until IS NOT NULL",
+    "CREATE INDEX idempotency_key_due ON idempotency_key (reconcile_after) WHERE reconcile_after IS NOT NULL",
+    "CREATE INDEX idempotency_key_expired ON idempotency_key (expires_at) WHERE expires_at IS NOT NULL",
+    "CREATE INDEX idempotency_key_created ON idempotency_key (created_at)",
+    "VACUUM ANALYZE idempotency_key",
+    "CHECKPOINT",
+)
+FILL: Final = """
+    INSERT INTO idempotency_key
+        (id, scope, key, status, fingerprint, principal, operation, request_method, request_path, attempt_token,
+         lease_seconds, grace_seconds, retention_seconds, created_at, last_run_at, grace_until,
+         locked_until, reconcile_after, response_status, response_headers, response_body, completed_at, expires_at)
+    SELECT gen_random_uuid(), '6:user:' || n %% 50000, 'key-' || n, kind, 'v1::' || md5(n::text) || md5(n::text),
+        'user:' || n %% 50000, 'payments.create', 'POST', '/payments/', gen_random_uuid(),
+        300, 300, 86400, made, made, made,
+        CASE WHEN kind = 'in_progress' THEN made + interval '5 min' END,
+        CASE WHEN kind = 'unknown' THEN made END,
+        CASE WHEN kind = 'completed' THEN 201 END, '[]',
+        CASE WHEN kind = 'completed' THEN '{"id": 1, "amount": 1200}'::bytea END,
+        CASE WHEN kind = 'completed' THEN made END,
+        CASE WHEN kind = 'completed' THEN made + interval '24 h' END
+    FROM (
+        SELECT n, now() - (n::float8 / %(rows)s) * interval '26 h' AS made,
+            CASE WHEN n > %(rows)s - %(overdue)s THEN 'in_progress'
+                 WHEN n > %(rows)s - %(overdue)s - %(due)s THEN 'unknown' ELSE 'completed' END AS kind
+        FROM generate_series(%(first)s::bigint, %(last)s::bigint) AS n
+    ) AS rows
+"""
+STEP: Final = 500_000
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--keep", action="store_true", help="keep the database for another look")
+    options = parser.parse_args()
+    url = os.environ.get("DATABASE_URL", "")
+    if urlsplit(url).scheme not in ("postgresql", "postgres"):
+        print("This needs a PostgreSQL server: set DATABASE_URL=postgresql://user@host:5432/name")
+        return 2
+    with own_database(url, keep=options.keep) as own:
+        fill(own, options.rows)
+        scans(own)
+        together()
+    return 0
+
+
+@contextmanager
+def own_database(
+    url: str, *, keep: bool, name: str = NAME, settings: str = "benchmarks.records_alone"
+) -> Iterator[str]:
+    own = urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
+    with psycopg.connect(url.rpartition("/")[0] + "/postgres", autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        connection.execute(f"CREATE DATABASE {name}")
+        os.environ["DATABASE_URL"] = own
+        os.environ["DJANGO_SETTINGS_MODULE"] = settings
+        import django
+        from django.core.management import call_command
+
+        django.setup()
+        call_command("migrate", "django_idempotency", verbosity=0)
+        try:
+            yield own
+        finally:
+            if not keep:
+                connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def fill(url: str, rows: int) -> None:
+    began = time.monotonic()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET synchronous_commit = off")
+        connection.execute(BARE)
+        for first in range(1, rows + 1, STEP):
+            last = min(first + STEP - 1, rows)
+            connection.execute(FILL, {"rows": rows, "first": first, "last": last, "overdue": OVERDUE, "due": DUE})
+            progress(f"filled {last:,} of {rows:,} rows")
+        for statement in DRESSED:
+            progress(statement[:100])
+            connection.execute(statement)
+        size = connection.execute("SELECT pg_size_pretty(pg_total_relation_size('idempotency_key'))").fetchone()
+    progress("")
+    print(f"{rows:,} rows, {size[0] if size else '?'} with indexes, made in {time.monotonic() - began:.0f} s")
+
+
+def scans(url: str) -> None:
+    from django_idempotency.store import duties
+
+    print(f"\n{'page':34}{'EXPLAIN ANALYZE':>18}   plan")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET plan_cache_mode = force_generic_plan")
+        for title, statement in (
+            ("sweep, 1,000 overdue leases", duties.LOST),
+            ("reconcile, 1,000 due", duties.DOUBTS),
+            ("resume, 1,000 due", duties.RESUMABLE),
+        ):
+            explain(connection, title, statement.text("postgresql"), {"limit": 1000})
+        past = connection.execute(duties.PAST.text("postgresql"), {"limit": 1000}).fetchall()
+        explain(connection, "reap, read a batch of 1,000", duties.PAST.text("postgresql"), {"limit": 1000})
+        ids = {"ids": sorted(row[1] for row in past)}
+        explain(connection, "reap, delete a batch of 1,000", duties.DELETE.text("postgresql"), ids)
+
+
+def explain(connection: psycopg.Connection[Any], title: str, text: str, values: dict[str, Any]) -> None:
+    best, plan = float("inf"), ""
+    for _ in range(3):
+        with connection.transaction(force_rollback=True):
+            row = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {text}", values).fetchone()
+        found = row[0][0] if row else {}
+        best, plan = min(best, found["Execution Time"]), " > ".join(nodes(found["Plan"]))
+    print(f"{title:34}{best:15.2f} ms   {plan}")
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[str]:
+    place = plan.get("Index Name", plan.get("Relation Name"))
+    yield plan["Node Type"] + (f" on {place}" if place else "")
+    for inner in plan.get("Plans", []):
+        yield from nodes(inner)
+
+
+def together() -> None:
+    """New keys alone, new keys beside the throttled reaper, and the reaper alone."""
+    alone = inserts(SECONDS)
+    stop = threading.Event()
+    reaped = [0.0]
+    reaper = threading.Thread(target=reap, args=(stop, 0.05, reaped))
+    reaper.start()
+    beside = inserts(SECONDS)
+    stop.set()
+    reaper.join()
+    throttled = reaped[0]
+    stop.clear()
+    full = threading.Timer(SECONDS, stop.set)
+    full.start()
+    reap(stop, 0.0, reaped)
+    print(f"\nnew keys alone             {alone:10,.0f} /s")
+    print(f"new keys beside the reaper {beside:10,.0f} /s   ratio {beside / alone:.2f} (aim: at least 0.90)")
+    print(f"reaper, throttled          {throttled:10,.0f} /s   ratio to the inserts beside it {throttled / beside:.1f}")
+    print(f"reaper, alone              {reaped[0]:10,.0f} /s   ratio to inserts alone {reaped[0] / alone:.1f}")
+
+
+def inserts(seconds: float, threads: int = 2) -> float:
+    from uuid import uuid4
+
+    from django.db import connections
+
+    from django_idempotency import flow
+    from django_idempotency.core.decisions import Call
+    from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
+    from django_idempotency.core.policy import Policy
+    from django_idempotency.core.replies import json_reply
+
+    fingerprint = seal(RequestParts("POST", "/", "", "application/json", b"{}"), FingerprintRule())
+    policy, reply = Policy(), json_reply(201, {"id": 1})
+    done = [0] * threads
+    deadline = time.monotonic() + seconds
+
+    def work(number: int) -> None:
+        while time.monotonic() < deadline:
+            flow.run(Call("scale", str(uuid4()), fingerprint, policy), lambda attempt: (None, reply))
+            done[number] += 1
+        connections.close_all()
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
+    for each in workers:
+        each.start()
+    for each in workers:
+        each.join()
+    progress("")
+    return sum(done) / seconds
+
+
+def reap(stop: threading.Event, pause: float, rate: list[float]) -> None:
+    from django.db import connections
+
+    from django_idempotency.maintenance import Bounds
+    from django_idempotency.maintenance import reap as duty
+
+    deleted, began = 0, time.monotonic()
+    while not stop.is_set():
+        counts = duty(Bounds(batch_size=1000, max_runtime=0, pause=pause))
+        deleted += counts["deleted"]
+        if not counts["deleted"]:
+            break
+        stop.wait(pause)
+    rate[0] = deleted / (time.monotonic() - began)
+    connections.close_all()
+
+
+def progress(text: str) -> None:
+    if sys.stderr.isatty() or os.environ.get("PROGRESS"):
+        print(f"\r\033[K{text}", end="\n" if not sys.stderr.isatty() and text else "", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""The admin of the records: a list, a page for each, and what an operator may do. See docs/how-to/admin.md."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin, messages
+from django.contrib.admin import ShowFacets
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from django_idempotency import pictures
+from django_idempotency.claiming import alias
+from django_idempotency.console import actions, columns, confirming, record, searching
+from django_idempotency.console.filters import FILTERS
+from django_idempotency.console.listing import Listing
+from django_idempotency.console.walking import Rows
+from django_idempotency.console.words import badge
+from django_idempotency.models import IdempotencyKey
+from django_idempotency.schema import StatementNow
+
+if TYPE_CHECKING:
+    _Admin = admin.ModelAdmin[IdempotencyKey]
+else:
+    _Admin = admin.ModelAdmin
+
+# What a client sent or was answered is read for those who may see it, and for nobody else.
+CONTENT = ("response_body", "response_headers", "arguments", "progress")
+
+
+@admin.register(IdempotencyKey)
+class IdempotencyKeyAdmin(_Admin):
+    """Nothing is edited here: every change is one of the guarded functions."""
+
+    list_display = ("shown_status", "shown_key", "work", "created", "waits", "shown_attempts")
+    list_display_links = None
+    list_filter = (*FILTERS,)
+    search_fields = ("key",)
+    search_help_text = _("The whole of a key, a record's id, a derived key or a principal.")
+    sortable_by = ()
+    show_full_result_count = False
+    show_facets = ShowFacets.NEVER
+    actions_selection_counter = True
+    change_list_template = "django_idempotency/console/list.html"
+
+    class Media:
+        css = {"all": ["django_idempotency/console.css"]}
+        js = ["django_idempotency/copy.js"]
+
+    def get_queryset(self, request: HttpRequest) -> Rows:
+        return IdempotencyKey.objects.using(alias()).defer(*CONTENT).annotate(now=StatementNow())
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[Listing]:
+        return Listing
+
+    def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
+        if not search_term:
+            return queryset, False
+        named = searching.named(queryset, search_term)
+        return (searching.of_principal(queryset, search_term) if named is None else named), False
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
+        """Only what the filters ask for; a NUL is refused here because PostgreSQL refuses it later."""
+        return lookup in {each.parameter_name for each in FILTERS} and "\x00" not in str(value)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def get_actions(self, request: HttpRequest, action_location: Any = None) -> dict[str, Any]:
+        """Those of the list; the record's page has buttons of its own. Django 6.1 asks for each place."""
+        may = actions.allowed(request.user)
+        return {each.name: (partial(confirming.chosen, each.name), each.name, each.label) for each in may}
+
+    def get_urls(self) -> list[URLPattern]:
+        dashboard = self.admin_site.admin_view(partial(pictures.view, self))
+        return [
+            path("dashboard/", dashboard, name="django_idempotency_dashboard"),
+            path("act/<slug:name>/", confirming.as_view(self), name="django_idempotency_act"),
+            *super().get_urls(),
+        ]
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
+            raise PermissionDenied
+        found = searching.record_in(unquote(object_id))
+        row = record.one(self.get_queryset(request), found) if found else None
+        if row is None:
+            messages.warning(request, _("There is no such record; an answer past its retention is deleted."))
+            return redirect("admin:django_idempotency_idempotencykey_changelist")
+        context = {**self.page_context(request), **record.context(row, request.user)}
+        return TemplateResponse(request, "django_idempotency/console/record.html", context)
+
+    def page_context(self, request: HttpRequest) -> dict[str, Any]:
+        request.current_app = self.admin_site.name
+        return {**self.admin_site.each_context(request), "opts": self.opts, "media": self.media}
+
+    @admin.display(description=_("status"))
+    def shown_status(self, row: Any) -> SafeString:
+        return badge(row.status)
+
+    @admin.display(description=_("key"))
+    def shown_key(self, row: Any) -> SafeString:
+        return columns.key(row, record.url(row.pk, self.admin_site.name))
+
+    @admin.display(description=_("work"))
+    def work(self, row: Any) -> SafeString:
+        return columns.work(row)
+
+    @admin.display(description=_("created"))
+    def created(self, row: Any) -> SafeString:
+        return columns.moment(row.created_at, row.now)
+
+    @admin.display(description=_("next"))
+    def waits(self, row: Any) -> SafeString:
+        return columns.waits(row)
+
+    @admin.display(description=_("attempts"))
+    def shown_attempts(self, row: Any) -> str:
+        return columns.attempts(row)

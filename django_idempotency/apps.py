@@ -1,0 +1,22 @@
+"""The Django application."""
+
+from django.apps import AppConfig
+from django.utils.module_loading import autodiscover_modules
+from django.utils.translation import gettext_lazy as _
+
+
+class IdempotencyConfig(AppConfig):
+    name = "django_idempotency"
+    label = "django_idempotency"
+    verbose_name = _("Idempotency")
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from django_idempotency import (
+            checks,  # noqa: F401 - registers the system checks
+            counters,
+        )
+        from django_idempotency.http import deferrals, setups  # noqa: F401 - and those of the views
+
+        counters.install()
+        autodiscover_modules("operations", "reconcilers")  # so that a worker that never imports a view knows them

@@ -1,0 +1,121 @@
+"""Atomic mode: claim, work and finished row are one transaction, so that a crash leaves nothing behind."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from django.db import Error, transaction
+
+from django_idempotency import signals
+from django_idempotency.claiming import News, alias, move, publish, tell
+from django_idempotency.core.decisions import Answer, Call, Execute, Exhaust, InFlight, Lapse, decide
+from django_idempotency.core.replies import Reply
+from django_idempotency.exceptions import OutcomeUnknown, StoreUnavailable
+from django_idempotency.finishing import Attempt, Uncertain, completing, read_back
+from django_idempotency.signals import announce
+from django_idempotency.store import attempts, claims, limits
+
+T = TypeVar("T")
+
+
+class _Beaten(Exception):
+    """Another transaction stored the finished row first; this one rolls back."""
+
+
+class _Unsettled(Exception):
+    """What a leased attempt left behind has to be settled first, in a transaction that is not rolled back."""
+
+    def __init__(self, decision: Lapse | Exhaust) -> None:
+        self.decision = decision
+
+
+def run_atomic(call: Call, work: Callable[[Attempt], tuple[T, Reply]], using: str | None = None) -> T | Answer:
+    """A1: claim, work and finished row in one transaction; a crash leaves nothing."""
+    using = using or alias()
+    limits.inside_test_case(using)
+    attempt = Attempt(call, uuid4(), using)
+    for remaining in reversed(range(limits.TRIES)):
+        try:
+            outcome = _run_atomic_once(attempt, work)
+            break
+        except _Beaten:
+            continue  # the next look finds the row that won
+        except _Unsettled as unsettled:
+            _settle(unsettled.decision, attempt)
+        except Uncertain as uncertain:
+            if remaining and limits.may_repeat(uncertain):
+                continue
+            outcome = _read_back(attempt, uncertain)
+            break
+        except (StoreUnavailable, Error) as error:
+            limits.drop_broken(using)
+            if remaining and limits.may_repeat(error):
+                continue
+            if isinstance(error, StoreUnavailable):
+                announce(signals.store_failed, using=using, error=error)
+            raise
+    else:
+        raise StoreUnavailable("The key changes hands faster than it can be claimed; send the same request again.")
+    if isinstance(outcome, Answer):
+        tell(outcome, call, using)
+    return outcome
+
+
+def _run_atomic_once(attempt: Attempt, work: Callable[[Attempt], tuple[T, Reply]]) -> T | Answer:
+    call, using = attempt.call, attempt.using
+    news: News = []
+    with completing(attempt) as begins, transaction.atomic(using=using):
+        owned = _claim(attempt, news)
+        if isinstance(owned, Answer):
+            return owned
+        result, reply = work(attempt)
+        begins(result)
+        stored = (
+            attempts.complete(call.scope, call.id, attempt.token, reply, True, using)
+            if owned
+            else claims.insert_finished(call, attempt.token, reply, using)
+        )
+        if not stored:
+            raise _Beaten
+    attempt.finished = True
+    publish(news)
+    if not owned:
+        announce(signals.reserved, call=call, using=using)
+    announce(signals.completed, call=call, reply=reply, seconds=attempt.seconds, using=using)
+    return result
+
+
+def _claim(attempt: Attempt, news: News) -> Answer | bool:
+    """An answer to give instead of running, or whether there is a record already, now owned by this attempt."""
+    call, using = attempt.call, attempt.using
+    with limits.limited(using, call.policy.claim_limit.total_seconds()):
+        alone, record = claims.look(call, using)
+        decision = decide(record, call)
+        match decision:
+            case Execute() if alone:
+                return False
+            case Execute():
+                return InFlight(None, max(1, round(call.policy.retry_hint.total_seconds())))
+            case Lapse() | Exhaust():
+                raise _Unsettled(decision)
+        if isinstance(decision, Answer):
+            return decision
+        if not move(decision, call, attempt.token, using, news):
+            raise _Beaten
+        return True
+
+
+def _read_back(attempt: Attempt, uncertain: Uncertain) -> Any:
+    """Where the row stands, the answer does; where nothing does, the same request is safe to send again."""
+    try:
+        return read_back(attempt, uncertain)
+    except OutcomeUnknown as error:
+        announce(signals.store_failed, using=attempt.using, error=error)
+        raise StoreUnavailable("The connection was lost at the end; send the same request again.") from error
+
+
+def _settle(decision: Lapse | Exhaust, attempt: Attempt) -> None:
+    news: News = []
+    with limits.limited(attempt.using, attempt.call.policy.claim_limit.total_seconds()):
+        move(decision, attempt.call, attempt.token, attempt.using, news)
+    publish(news)

@@ -1,0 +1,195 @@
+"""Numbers become pictures: SVG as text, for the page of the dashboard. Pure; words and colours come from outside.
+
+What lies along is a share of the width, what lies across is in pixels: a picture fits a telephone and a wide screen
+with letters of one size. Colours are classes of the style sheet; nothing here needs an inline style.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Final
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+LEAST_SHARE: Final = 0.006  # what is there at all can be seen
+LINE: Final = 22  # a line of text
+BAR: Final = 12
+BAR_ROW: Final = LINE + BAR + 12
+PLOT: Final = 40
+PANEL: Final = LINE + PLOT + 14
+RANGE_ROW: Final = LINE + 18 + 10
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One value, with its name and what is said about it."""
+
+    label: str
+    said: str
+    parts: Sequence[tuple[str, float]]  # colour and value, side by side
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One series over time with a scale of its own; each value with its words."""
+
+    label: str
+    said: str
+    more: str  # said where there is room
+    kind: str
+    values: Sequence[float]
+    words: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Two measures of one thing against its limit."""
+
+    label: str
+    said: str
+    low: float
+    high: float | None
+    limit: float
+    tight: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A mark on the axis; `at` is in the axis' own measure."""
+
+    at: float
+    label: str
+
+
+def bars(title: str, rows: Sequence[Bar]) -> str:
+    """Horizontal bars on one scale that begins at zero."""
+    svg = _svg(title, len(rows) * BAR_ROW)
+    most = max((sum(value for _, value in row.parts) for row in rows), default=0.0)
+    for number, row in enumerate(rows):
+        top = number * BAR_ROW
+        _heading(svg, top, row.label, row.said)
+        _rect(svg, 0.0, top + LINE, 1.0, BAR, "track")
+        begins = 0.0
+        for kind, value in row.parts:
+            if value > 0:
+                width = max(value / most, LEAST_SHARE)
+                _rect(svg, begins, top + LINE, width, BAR, f"fill {kind}", row.said)
+                begins += width
+    return _text_of(svg)
+
+
+def panels(title: str, series: Sequence[Panel], ticks: Sequence[Tick]) -> str:
+    """Columns over time, a small picture for each series, all above one axis; ticks lie between 0 and 1."""
+    height = len(series) * PANEL
+    svg = _svg(title, height + LINE)
+    for tick in ticks:
+        _upright(svg, tick.at, LINE, height, "grid")
+    for number, each in enumerate(series):
+        _panel(svg, number * PANEL, each)
+    _axis(svg, height + 12, ticks)
+    return _text_of(svg)
+
+
+def ranges(title: str, rows: Sequence[Range], ticks: Sequence[Tick], legend: tuple[str, str, str]) -> str:
+    """From one measure to the other and the limit of both, on a logarithmic axis from the first tick to the last."""
+    height = LINE + len(rows) * RANGE_ROW
+    svg = _svg(title, height + LINE)
+    _legend(svg, legend)
+    first, last = ticks[0].at, ticks[-1].at
+    shares = [Tick(_logarithmic(tick.at, first, last), tick.label) for tick in ticks]
+    for tick in shares:
+        _upright(svg, tick.at, LINE + 4, height, "grid")
+    for number, row in enumerate(rows):
+        _range(svg, LINE + 4 + number * RANGE_ROW, row, first, last)
+    _axis(svg, height + 14, shares)
+    return _text_of(svg)
+
+
+def _panel(svg: Element, top: int, panel: Panel) -> None:
+    _heading(svg, top, panel.label, panel.said, panel.more)
+    base, most, width = top + LINE + PLOT, max(panel.values, default=0.0), 1 / max(len(panel.values), 1)
+    SubElement(svg, "line", {"x1": "0", "x2": "100%", "y1": f"{base}.5", "y2": f"{base}.5", "class": "base"})
+    for number, (value, words) in enumerate(zip(panel.values, panel.words, strict=True)):
+        if value > 0:
+            height = max(round(value / most * PLOT, 1), 2)
+            _rect(svg, (number + 0.1) * width, base - height, width * 0.8, height, f"fill {panel.kind}", words)
+
+
+def _range(svg: Element, top: int, row: Range, first: float, last: float) -> None:
+    _heading(svg, top, row.label, row.said)
+    middle = top + LINE + 8
+    low, limit = (_logarithmic(value, first, last) for value in (row.low, row.limit))
+    high = low if row.high is None else _logarithmic(row.high, first, last)
+    mood = "tight" if row.tight else "calm"
+    third = _logarithmic(row.limit / 3, first, last)
+    _rect(svg, third, middle - 7, max(limit - third, 0.0), 14, "margin")
+    _rect(svg, low, middle - 2, high - low, 4, f"fill {mood}")
+    if row.high is not None:
+        _square(svg, high, middle, mood)
+    _dot(svg, low, middle, mood)
+    _upright(svg, limit, middle - 9, middle + 9, "limit")
+
+
+def _legend(svg: Element, words: tuple[str, str, str]) -> None:
+    _dot(svg, 0.02, 8, "calm")
+    _square(svg, 0.32, 8, "calm")
+    _upright(svg, 0.7, 1, 15, "limit")
+    for at, text in zip((0.02, 0.32, 0.7), words, strict=True):
+        _text(svg, at, 12, text, "small shifted")
+
+
+def _svg(title: str, height: int) -> Element:
+    svg = Element("svg", {"class": "chart", "role": "img", "width": "100%", "height": str(height), "aria-label": title})
+    SubElement(svg, "title").text = title
+    return svg
+
+
+def _heading(svg: Element, top: int, label: str, said: str, more: str = "") -> None:
+    _text(svg, 0.0, top + 14, label, "label")
+    text = _text(svg, 1.0, top + 14, said, "said end")
+    if more:
+        SubElement(text, "tspan", {"class": "more"}).text = more
+
+
+def _axis(svg: Element, y: int, ticks: Iterable[Tick]) -> None:
+    for tick in ticks:
+        side = "" if tick.at < 0.02 else " end" if tick.at > 0.98 else " middle"
+        _text(svg, tick.at, y, tick.label, f"small{side}")
+
+
+def _text(svg: Element, x: float, y: float, text: str, kind: str) -> Element:
+    element = SubElement(svg, "text", {"x": _share(x), "y": f"{y:g}", "class": kind})
+    element.text = text
+    return element
+
+
+def _rect(svg: Element, x: float, y: float, width: float, height: float, kind: str, words: str = "") -> None:
+    place = {"x": _share(x), "y": f"{y:g}", "width": _share(width), "height": f"{height:g}", "class": kind}
+    drawn = SubElement(svg, "rect", place)
+    if words:
+        SubElement(drawn, "title").text = words
+
+
+def _upright(svg: Element, x: float, top: float, bottom: float, kind: str) -> None:
+    ends = {"x1": _share(x), "x2": _share(x), "y1": f"{top:g}", "y2": f"{bottom:g}"}
+    SubElement(svg, "line", {**ends, "class": kind})
+
+
+def _dot(svg: Element, x: float, y: float, kind: str) -> None:
+    SubElement(svg, "circle", {"cx": _share(x), "cy": f"{y:g}", "r": "5", "class": f"fill {kind}"})
+
+
+def _square(svg: Element, x: float, y: float, kind: str) -> None:
+    place = {"x": _share(x), "y": f"{y - 5:g}", "width": "10", "height": "10", "transform": "translate(-5)"}
+    SubElement(svg, "rect", {**place, "class": f"fill {kind}"})
+
+
+def _logarithmic(value: float, first: float, last: float) -> float:
+    return log(min(max(value, first), last) / first) / log(last / first)
+
+
+def _share(value: float) -> str:
+    return f"{round(value * 100, 2):g}%"
+
+
+def _text_of(svg: Element) -> str:
+    return tostring(svg, encoding="unicode")

@@ -1,0 +1,102 @@
+"""Wrong setups that can be seen before the first request. Each has a number and says what to do."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Final
+
+from django.apps.config import AppConfig
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.db import connections, models, router
+from django.utils.connection import ConnectionDoesNotExist
+
+from django_idempotency.conf import conf, entries, names, policy
+from django_idempotency.models import IdempotencyKey
+from django_idempotency.reaping import pointers
+from django_idempotency.store.dialects import DIALECTS
+
+# DB_CASCADE came with Django 6.1.
+_TAKES_ROWS_ALONG: Final = (models.CASCADE, getattr(models, "DB_CASCADE", models.CASCADE))
+_FORBIDS: Final = (models.PROTECT, models.RESTRICT)
+_SQLITE_HINT: Final = 'Add "transaction_mode": "IMMEDIATE" to the OPTIONS of this database.'
+
+
+@register(Tags.security)
+def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """E001-E004: the dictionary itself."""
+    given = entries()
+    if not isinstance(given, Mapping):
+        hint = f"Write IDEMPOTENCY = {{...}} with entries such as {names()[0]!r}, or leave it out."
+        return [Error("IDEMPOTENCY must be a dictionary.", hint=hint, id="django_idempotency.E001")]
+    found = [*_unknown(given), *_wrong(given)]
+    return found or _together()
+
+
+def _unknown(given: Mapping[str, Any]) -> Iterator[CheckMessage]:
+    for name in given:
+        if name not in names():
+            close = get_close_matches(str(name).upper(), names(), n=1, cutoff=0.5)
+            hint = f"Did you mean {close[0]!r}?" if close else f"Known entries: {', '.join(names())}."
+            yield Error(f"IDEMPOTENCY has no entry {name!r}.", hint=hint, id="django_idempotency.E002")
+
+
+def _wrong(given: Mapping[str, Any]) -> Iterator[CheckMessage]:
+    for name in given:
+        if name in names():
+            try:
+                getattr(conf, name)
+            except ValueError as error:
+                yield Error(str(error), hint="See the reference of settings.", id="django_idempotency.E003")
+
+
+def _together() -> list[CheckMessage]:
+    try:
+        policy()
+    except ValueError as error:
+        return [Error(f"IDEMPOTENCY: {error}", hint="See the reference of settings.", id="django_idempotency.E004")]
+    return []
+
+
+@register(Tags.models)
+def check_database(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """E010, W011, E024: the database that holds the records. Opens no connection, so plain `check` may run it."""
+    alias = router.db_for_write(IdempotencyKey)
+    try:
+        return list(_database(alias))
+    except ConnectionDoesNotExist:
+        message = f"The router sends idempotency records to {alias!r}, which is no alias in DATABASES."
+        hint = f"Let db_for_write() answer one of: {', '.join(connections)}."
+        return [Error(message, hint=hint, id="django_idempotency.E024")]
+
+
+def _database(alias: str) -> Iterator[CheckMessage]:
+    connection = connections[alias]
+    if connection.vendor not in DIALECTS:
+        yield Error(
+            f"The database {alias!r} ({connection.vendor}) cannot hold idempotency records.",
+            hint=f"Route django_idempotency to one of: {', '.join(DIALECTS)}.",
+            id="django_idempotency.E010",
+        )
+    transaction_mode = connection.settings_dict.get("OPTIONS", {}).get("transaction_mode") or "DEFERRED"
+    if connection.vendor == "sqlite" and transaction_mode.upper() == "DEFERRED":
+        yield Warning(
+            f"The SQLite database {alias!r} uses deferred transactions: concurrent requests that read and then write "
+            "fail with 'database is locked'.",
+            hint=_SQLITE_HINT,
+            id="django_idempotency.W011",
+        )
+
+
+@register(Tags.models)
+def check_pointers(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """E028: foreign keys to records, which go when their retention is over."""
+    return [
+        Error(
+            f"{each.field}: the reaper would {'fail on' if each.on_delete in _FORBIDS else 'delete'} the rows that "
+            "point at a record whose retention is over.",
+            hint="Use on_delete=models.SET_NULL, null=True.",
+            obj=each.related_model,
+            id="django_idempotency.E028",
+        )
+        for each in pointers()
+        if each.on_delete in _TAKES_ROWS_ALONG + _FORBIDS and not each.related_model._meta.auto_created
+    ]

@@ -1,0 +1,118 @@
+"""Pages of a table that may be large: each goes along one index, from where the page before it ended.
+
+Nothing is counted and nothing is skipped by number. A condition that no index answers is looked for among a bounded
+number of rows; the page says how far it looked, and the next one goes on from there.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import connections
+from django.db.models import Q, QuerySet, Value
+from django.db.models.functions import Coalesce
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from django_idempotency.models import IdempotencyKey
+
+PAGE: Final = 50
+LOOK: Final = 20_000
+
+Rows = QuerySet[IdempotencyKey]
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Where a page ended: a row, or only a time."""
+
+    at: datetime
+    id: UUID | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "Cursor | None":
+        at, _separator, record = text.partition("~")
+        try:
+            moment = datetime.fromisoformat(at)
+            return cls(moment, UUID(record) if record else None) if moment.tzinfo else None
+        except ValueError:
+            return None
+
+    def __str__(self) -> str:
+        return f"{self.at.isoformat()}~{self.id.hex if self.id else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """One column with an index, and the direction in which a person reads it."""
+
+    column: str
+    order: str | Promise
+    further: str | Promise
+    descending: bool = False
+    bounded: bool = True  # False: its rows are found one by one, so there is nothing to wade through
+
+    def start(self, rows: Rows) -> Rows:
+        return rows if self.descending else rows.filter(**{f"{self.column}__isnull": False})
+
+    def sorted(self, rows: Rows) -> Rows:
+        names = (self.column, "pk")
+        return rows.order_by(*(f"-{name}" for name in names)) if self.descending else rows.order_by(*names)
+
+    def beyond(self, rows: Rows, cursor: Cursor) -> Rows:
+        later, or_at = ("lt", "lte") if self.descending else ("gt", "gte")
+        if cursor.id is None:
+            return rows.filter(**{f"{self.column}__{later}": cursor.at})
+        moment = self._moment(rows, cursor)
+        behind = Q(**{f"{self.column}__{later}": moment}) | Q(**{f"pk__{later}": cursor.id})
+        return rows.filter(behind, **{f"{self.column}__{or_at}": moment})
+
+    def up_to(self, rows: Rows, end: Cursor) -> Rows:
+        return rows.filter(**{f"{self.column}__{'gte' if self.descending else 'lte'}": end.at})
+
+    def after_looking(self, rows: Rows, number: int) -> Cursor | None:
+        """The time of the row at which enough was looked at; None when there are fewer."""
+        ordered = rows.order_by(f"-{self.column}" if self.descending else self.column)
+        found = list(ordered.values_list(self.column, flat=True)[number - 1 : number])
+        return Cursor(found[0]) if found else None
+
+    def place_of(self, row: IdempotencyKey) -> Cursor:
+        return Cursor(getattr(row, self.column), row.pk)
+
+    def _moment(self, rows: Rows, cursor: Cursor) -> Any:
+        if connections[rows.db].vendor != "sqlite":
+            return cursor.at
+        # SQLite compares texts, and a time is written with three decimals or six: take the row's own.
+        assert cursor.id is not None  # noqa: S101 - a place between two rows is not asked about here
+        own = IdempotencyKey.objects.using(rows.db).filter(pk=cursor.id).values(self.column)[:1]
+        return Coalesce(own, Value(cursor.at))
+
+
+NEWEST: Final = Walk("created_at", _("newest first"), _("Older"), descending=True)
+PICKED: Final = Walk("created_at", _("newest first"), _("Older"), descending=True, bounded=False)
+LEASES: Final = Walk("locked_until", _("first lease to run out first"), _("Later"))
+DOUBTS: Final = Walk("reconcile_after", _("first to be asked about first"), _("Later"))
+EXPIRIES: Final = Walk("expires_at", _("first to expire first"), _("Later"))
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some rows, where the next ones begin, and how far was looked when that was not to the end."""
+
+    rows: list[IdempotencyKey]
+    further: Cursor | None
+    looked_to: datetime | None = None
+
+
+def page(walk: Walk, reach: Rows, rows: Rows, cursor: Cursor | None, look: int = LOOK) -> Page:
+    """The next page of `rows`, which are some of `reach`: what can be told by going along the walk alone."""
+    narrowed = rows is not reach
+    rows, reach = walk.start(rows), walk.start(reach)
+    if cursor is not None:
+        rows, reach = walk.beyond(rows, cursor), walk.beyond(reach, cursor)
+    end = walk.after_looking(reach, look) if narrowed and walk.bounded else None
+    found = list(walk.sorted(walk.up_to(rows, end) if end else rows)[: PAGE + 1])
+    if len(found) > PAGE:
+        return Page(found[:PAGE], walk.place_of(found[PAGE - 1]))
+    return Page(found, end, end.at if end else None)

@@ -1,0 +1,211 @@
+"""What to do with a request, decided from what was read and nothing else."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from math import ceil
+from uuid import UUID
+
+from django_idempotency.core.fingerprint import RequestParts, agrees, same
+from django_idempotency.core.policy import AfterExpiry, LostLease, Policy
+from django_idempotency.core.replies import Reply
+from django_idempotency.core.states import Status
+from django_idempotency.exceptions import UnreadableFingerprint
+
+
+def record_id(scope: str, key: str) -> UUID:
+    """The same (scope, key) has the same id everywhere."""
+    digest = sha256()
+    for part in (scope.encode(), key.encode()):
+        digest.update(len(part).to_bytes(4, "big"))
+        digest.update(part)
+    return UUID(bytes=digest.digest()[:16], version=5)
+
+
+def derived_key(record: UUID, step: str) -> str:
+    """A key for a downstream call: the same for every attempt, another for every step, and it leads back here."""
+    return f"{record}-{step}"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request, seen from the store."""
+
+    scope: str
+    key: str
+    fingerprint: str
+    policy: Policy
+    principal: str = ""
+    operation: str = ""
+    method: str = ""
+    path: str = ""
+    parts: RequestParts | None = None  # to compare with a fingerprint that was sealed with an older secret
+
+    @cached_property
+    def id(self) -> UUID:
+        return record_id(self.scope, self.key)
+
+    def matches(self, stored: str) -> bool:
+        """Whether the record was claimed for this request. A record that was given back takes any request."""
+        if not stored or same(stored, self.fingerprint):
+            return True
+        return self.parts is not None and agrees(stored, self.parts, self.policy.fingerprint)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A row as it was read. Times are what is left of them, by the database's clock; None where there is none."""
+
+    id: UUID
+    scope: str
+    key: str
+    status: Status
+    fingerprint: str
+    token: UUID | None = None
+    attempts: int = 1
+    tainted: bool = False
+    deferred: bool = False
+    on_lost_lease: LostLease = LostLease.UNKNOWN
+    lease_left: float | None = None
+    grace_left: float | None = None
+    expires_in: float | None = None
+    reply: Reply | None = None
+
+    @property
+    def retention_over(self) -> bool:
+        return self.status is Status.EXPIRED or (
+            self.status in (Status.COMPLETED, Status.FAILED, Status.FAILED_RETRYABLE)
+            and self.expires_in is not None
+            and self.expires_in <= 0
+        )
+
+    @property
+    def lease_over(self) -> bool:
+        return self.lease_left is not None and self.lease_left <= 0
+
+    @property
+    def resumable(self) -> bool:
+        return self.on_lost_lease is not LostLease.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Execute:
+    """No record: claim it (T1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Claim a record whose past is over: proven not executed (T15) or expired (T16')."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """Claim a record whose attempt is lost but may be restarted (T7)."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Lapse:
+    """The lease is over: make it unknown, then decide again (T6)."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Exhaust:
+    """Tried too often: store the refusal, then decide again (T15 at the cap)."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Give the stored answer (T16)."""
+
+    record: Record
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """The first request is still running (T2). In atomic mode there is no record yet."""
+
+    record: Record | None
+    retry_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A worker does the work (D4)."""
+
+    record: Record
+    retry_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """The key belongs to another request."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class InDoubt:
+    """Nobody knows whether the effect happened (T8), and nobody is looking any more where `dead` (T17)."""
+
+    record: Record
+    dead: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The key has expired and the endpoint refuses expired keys (T16')."""
+
+    record: Record
+
+
+Move = Execute | Restart | TakeOver | Lapse | Exhaust
+Answer = Replay | InFlight | Accepted | Mismatch | InDoubt | Gone
+Decision = Move | Answer
+
+
+def decide(record: Record | None, call: Call) -> Decision:
+    """Expiry, then mismatch, then the state: the first that applies decides."""
+    if record is None:
+        return Execute()
+    policy = call.policy
+    if record.retention_over:
+        return Gone(record) if policy.after_expiry is AfterExpiry.GONE else Restart(record)
+    try:
+        if not call.matches(record.fingerprint):
+            return Mismatch(record)
+    except UnreadableFingerprint:
+        return InDoubt(record, dead=False)
+    match record.status:
+        case Status.IN_PROGRESS if record.lease_over:
+            return TakeOver(record) if record.resumable and not record.deferred else Lapse(record)
+        case Status.UNKNOWN if record.resumable and not record.deferred:
+            return TakeOver(record)
+        case Status.DEAD_LETTER:
+            return InDoubt(record, dead=True)
+        case Status.PENDING | Status.IN_PROGRESS | Status.UNKNOWN if record.deferred:
+            return Accepted(record, _wait(record, policy))
+        case Status.IN_PROGRESS:
+            return InFlight(record, _wait(record, policy))
+        case Status.UNKNOWN:
+            return InDoubt(record, dead=False)
+        case Status.FAILED_RETRYABLE:
+            return Restart(record) if record.attempts < policy.attempts else Exhaust(record)
+        case _:
+            assert record.reply is not None  # noqa: S101 - a CHECK constraint holds it; here for the type checker
+            return Replay(record, record.reply)
+
+
+def _wait(record: Record, policy: Policy) -> int:
+    """Whole seconds a client is told to wait: the smaller of what is left of the lease and the hint."""
+    hint = policy.retry_hint.total_seconds()
+    left = hint if record.lease_left is None else min(hint, record.lease_left)
+    return max(1, ceil(left))

@@ -1,0 +1,134 @@
+"""What of an answer may be stored and given again."""
+
+import json
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from django_idempotency.core.headers import header_names
+from django_idempotency.exceptions import UnreadableReply
+
+Headers: TypeAlias = tuple[tuple[str, str], ...]
+
+DEFAULT_HEADERS: Final = frozenset(
+    {
+        "accept-patch",
+        "allow",
+        "cache-control",
+        "content-digest",
+        "content-disposition",
+        "content-encoding",
+        "content-language",
+        "content-location",
+        "content-type",
+        "deprecation",
+        "etag",
+        "last-modified",
+        "link",
+        "location",
+        "preference-applied",
+        "repr-digest",
+        "retry-after",
+        "sunset",
+        "vary",
+    }
+)
+# They belong to one caller, one connection or one moment.
+NEVER_STORED: Final = frozenset(
+    {
+        "age",
+        "authentication-info",
+        "authorization",
+        "clear-site-data",
+        "connection",
+        "content-length",
+        "cookie",
+        "date",
+        "keep-alive",
+        "set-cookie",
+        "set-cookie2",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "www-authenticate",
+    }
+)
+NEVER_STORED_KINDS: Final = re.compile(r"proxy-|.*[cx]srf")
+OF_THE_BYTES: Final = frozenset({"content-digest", "content-encoding", "repr-digest"})
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A stored answer: the status, allowed headers in their order, and the bytes."""
+
+    status: int
+    headers: Headers
+    body: bytes | None  # None: there was one and it was not stored; b"": there was none
+    schema_version: int = 1
+
+    @property
+    def omitted(self) -> bool:
+        return self.body is None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyRule:
+    """What of an endpoint's answers is stored."""
+
+    headers: Collection[str] = DEFAULT_HEADERS  # these names and no others
+    extra_headers: Collection[str] = ()  # and these, to keep the default list
+    max_body: int = 1024 * 1024  # bytes; a larger body is omitted and marked, and never made again
+    schema_version: int = 1  # raised by the endpoint when its answers change shape
+    body: bool = True  # False: no body is stored
+
+    def __post_init__(self) -> None:
+        allowed = {*_storable("headers", self.headers), *_storable("extra_headers", self.extra_headers)}
+        object.__setattr__(self, "headers", frozenset(allowed))
+        object.__setattr__(self, "extra_headers", ())
+        if self.max_body < 0:
+            raise ValueError(f"max_body must be at least 0; it is {self.max_body!r}.")
+        if self.schema_version < 1:
+            raise ValueError(f"schema_version must be at least 1; it is {self.schema_version!r}.")
+
+
+def _storable(argument: str, names: Collection[str]) -> tuple[str, ...]:
+    lowered = header_names(argument, names)
+    refused = sorted(name for name in lowered if name in NEVER_STORED or NEVER_STORED_KINDS.match(name))
+    if refused:
+        raise ValueError(f"{argument} must not hold {', '.join(refused)}: these are never given to another request.")
+    return lowered
+
+
+def capture(status: int, headers: Iterable[tuple[str, str]], body: bytes | None, rule: ReplyRule) -> Reply:
+    """The part of an answer that the rule lets in; body None says that the answer has one that cannot be stored."""
+    kept = body if not body or (rule.body and len(body) <= rule.max_body) else None
+    described = rule.headers if kept is not None else frozenset(rule.headers) - OF_THE_BYTES
+    allowed = tuple((name, value) for name, value in headers if name.lower() in described)
+    return Reply(status, allowed, kept, rule.schema_version)
+
+
+def json_reply(status: int, data: Any, headers: Iterable[tuple[str, str]] = ()) -> Reply:
+    """An answer made without a response, for reconcilers and operators."""
+    return Reply(status, (("Content-Type", "application/json"), *headers), json.dumps(data).encode())
+
+
+def dump_headers(reply: Reply) -> str:
+    """The headers as ASCII text, in order and with their repetitions."""
+    return json.dumps(reply.headers, separators=(",", ":"))
+
+
+def load_headers(text: str) -> Headers:
+    """The headers in a text that `dump_headers` wrote."""
+    try:
+        pairs = json.loads(text)
+    except (ValueError, RecursionError):
+        raise UnreadableReply("The stored headers are not JSON; the answer is withheld.") from None
+    if not isinstance(pairs, list) or not all(_is_header(pair) for pair in pairs):
+        raise UnreadableReply("The stored headers are not pairs of texts; the answer is withheld.")
+    return tuple((name, value) for name, value in pairs)
+
+
+def _is_header(pair: Any) -> bool:
+    return isinstance(pair, list) and len(pair) == 2 and all(isinstance(part, str) for part in pair)

@@ -1,0 +1,136 @@
+"""`@idempotent`, for functions, async functions and class-based views.
+
+    @idempotent
+    def create(request): ...
+
+    @idempotent(mode="atomic", retention=timedelta(days=7))
+    def transfer(request): ...
+
+    @method_decorator(idempotent(operation="orders.create"), name="dispatch")
+    class CreateOrder(View): ...
+
+For DRF's views there is `IdempotentMixin`; `@idempotent` goes above `@api_view`, and on a method or an `@action` of a
+view with the mixin it sets that action's policy.
+"""
+
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any, TypeVar, overload
+
+from asgiref.sync import iscoroutinefunction
+from django.http import HttpRequest
+
+from django_idempotency.conf import Arguments
+from django_idempotency.core.policy import Mode
+from django_idempotency.exceptions import Misplaced
+from django_idempotency.http.context import Idempotency
+from django_idempotency.http.exchange import MARK, Exchange, covers, unprotected
+from django_idempotency.http.running import arun, run
+from django_idempotency.http.transactions import take_over
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@overload
+def idempotent(view: F, /) -> F: ...
+@overload
+def idempotent(view: None = None, /, **arguments: Any) -> Callable[[F], F]: ...
+def idempotent(view: Any = None, /, **arguments: Any) -> Any:
+    """Make retries of this view safe. The arguments are those of `Policy`; what is left out comes from the settings."""
+    chosen = Arguments(arguments)
+    return partial(_decorate, chosen) if view is None else _decorate(chosen, view)
+
+
+def exempt(view: F) -> F:
+    """Leave this view, method or action alone where the class or the middleware would protect it."""
+    setattr(view, MARK, None)
+    return view
+
+
+def _decorate(arguments: Arguments, view: Any) -> Any:
+    if hasattr(view, "cls"):
+        from django_idempotency.rest_framework import protect_api_view
+
+        return protect_api_view(view, arguments)
+    if isinstance(view, type):
+        raise Misplaced(
+            f"@idempotent cannot stand on the class {view.__name__}: write "
+            '@method_decorator(idempotent, name="dispatch"), or add IdempotentMixin to a view of Django REST framework.'
+        )
+    if hasattr(_owner(view), "initialize_request"):
+        name = type(_owner(view)).__name__
+        raise Misplaced(
+            f"@idempotent around the dispatch of {name} would run before Django REST framework's authentication: "
+            f"write `class {name}(IdempotentMixin, …)`."
+        )
+    guarded = _async(arguments, view) if _is_async(view) else _sync(arguments, view)
+    setattr(guarded, MARK, arguments)
+    return take_over(guarded)
+
+
+def _sync(arguments: Arguments, view: Any) -> Any:
+    @wraps(view)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        request, owner = _request(args)
+        handler = partial(view, *args, **kwargs)
+        if not isinstance(request, HttpRequest):
+            from django_idempotency.rest_framework import run_method
+
+            return run_method(request, owner, arguments, handler)
+        if _is_protected(request):
+            return handler()
+        policy = arguments.policy()
+        if not covers(request, policy):
+            return unprotected(request, guarded, handler)
+        return run(Exchange(request, policy, handler, guarded))
+
+    return guarded
+
+
+def _async(arguments: Arguments, view: Any) -> Any:
+    @wraps(view)
+    async def guarded(*args: Any, **kwargs: Any) -> Any:
+        request, _ = _request(args)
+        handler = partial(view, *args, **kwargs)
+        if _is_protected(request):
+            return await handler()
+        policy = arguments.policy()
+        if policy.mode is Mode.ATOMIC:
+            raise Misplaced("An async view cannot be atomic: Django's transactions are synchronous. Use mode='leased'.")
+        if not covers(request, policy):
+            return await unprotected(request, guarded, handler, transactions=False)
+        return await arun(Exchange(request, policy, handler, guarded))
+
+    return guarded
+
+
+def _request(args: tuple[Any, ...]) -> tuple[Any, Any]:
+    """The request, and the view instance where a method was decorated."""
+    if args and isinstance(args[0], HttpRequest):
+        return args[0], None
+    if args and hasattr(args[0], "parser_context"):  # DRF's request, below @api_view
+        return args[0], args[0].parser_context["view"]
+    if len(args) > 1:
+        return args[1], args[0]
+    raise Misplaced("@idempotent decorates views: functions that take a request, or methods of view classes.")
+
+
+def _is_protected(request: HttpRequest) -> bool:
+    """Inside another protected view: a second claim of the same key would find it taken."""
+    context = getattr(request, "idempotency", None)
+    return isinstance(context, Idempotency)
+
+
+def _is_async(view: Any) -> bool:
+    """`method_decorator` hands over a partial of the bound method, which no longer looks like a coroutine function."""
+    return iscoroutinefunction(_inner(view)) or bool(getattr(_owner(view), "view_is_async", False))
+
+
+def _owner(view: Any) -> Any:
+    """The view instance whose `dispatch` is decorated."""
+    inner = _inner(view)
+    return getattr(inner, "__self__", None) if getattr(inner, "__name__", "") == "dispatch" else None
+
+
+def _inner(view: Any) -> Any:
+    return view.func if isinstance(view, partial) else view

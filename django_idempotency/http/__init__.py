@@ -1,0 +1,1 @@
+"""The boundary to Django's requests and responses."""

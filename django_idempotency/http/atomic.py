@@ -1,0 +1,40 @@
+"""A request in atomic mode: claim, view and finished row are one transaction."""
+
+from django.http.response import HttpResponseBase
+
+from django_idempotency import atomic
+from django_idempotency.core.decisions import Answer, Call
+from django_idempotency.core.replies import Reply
+from django_idempotency.exceptions import NotExecuted, StoreUnavailable
+from django_idempotency.finishing import Attempt
+from django_idempotency.http.context import Idempotency, attach
+from django_idempotency.http.exchange import Exchange, NotKept
+
+
+def run_atomic(exchange: Exchange, call: Call) -> HttpResponseBase:
+    """What is not kept was rolled back with the claim, so there is no key to free."""
+    try:
+        outcome = _all_in_one(exchange, call)
+    except NotKept as unkept:
+        return unkept.response
+    except StoreUnavailable:
+        return exchange.unavailable()
+    except NotExecuted as error:
+        return exchange.not_executed(error)
+    return outcome if isinstance(outcome, HttpResponseBase) else exchange.answer(outcome, call)
+
+
+def _all_in_one(exchange: Exchange, call: Call) -> HttpResponseBase | Answer:
+    """What the view refuses by raising is stored on its own, after its writes were rolled back."""
+
+    def work(attempt: Attempt) -> tuple[HttpResponseBase, Reply]:
+        attach(exchange.request, Idempotency(attempt, exchange.capture, late=False))
+        return exchange.kept(exchange.in_transaction())
+
+    try:
+        return atomic.run_atomic(call, work, exchange.using)
+    except Exception as error:
+        if not exchange.is_refusal(error):
+            raise
+        response = exchange.explain(error)
+    return atomic.run_atomic(call, lambda attempt: exchange.kept(response), exchange.using)

@@ -1,0 +1,142 @@
+"""What a view finds at `request.idempotency`."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+from asgiref.sync import sync_to_async
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+
+from django_idempotency import operations
+from django_idempotency.core.replies import Reply
+from django_idempotency.deferring import Write, defer
+from django_idempotency.exceptions import Misplaced
+from django_idempotency.finishing import Attempt, finish
+from django_idempotency.held import Held
+from django_idempotency.http.replies import accepted, plain
+from django_idempotency.http.waiting import undisturbed
+
+R = TypeVar("R", bound=HttpResponseBase)
+
+
+class Idempotency(Held):
+    """The key of this request and what its view may do with it."""
+
+    active = True
+
+    def __init__(self, attempt: Attempt, capture: Callable[[HttpResponseBase], Reply], *, late: bool) -> None:
+        super().__init__(attempt, late=late)
+        self._capture = capture
+        self.response: HttpResponseBase | None = None
+
+    async def aextend(self, lease: timedelta | None = None) -> None:
+        await sync_to_async(self.extend)(lease)
+
+    def finish(self, write: Callable[[], R]) -> R:
+        """Run `write`, which makes the domain writes and returns the response, and complete the key with them.
+
+        `write` may run a second time after a deadlock, so it does nothing outside the database.
+        """
+        self._require_late("finish")
+
+        def work() -> tuple[R, Reply]:
+            response = write()
+            return response, self._capture(response)
+
+        response = finish(self._attempt, work, rerun=True)
+        self.response = response
+        return response
+
+    def run(self, function: Callable[..., Reply], /, **arguments: Any) -> HttpResponse:
+        """Run an operation from where this key's record stands; its reply is the answer."""
+        self._require_late("run")
+        reply = operations.run(self._attempt, function, arguments)
+        response = plain(reply)
+        self.response = finish(self._attempt, lambda: (response, reply))
+        return response
+
+    async def arun(self, function: Callable[..., Reply], /, **arguments: Any) -> HttpResponse:
+        """The same for async views: the whole operation in one thread."""
+        return await undisturbed(sync_to_async(self.run)(function, **arguments))
+
+    def defer(self, function: Callable[..., Reply], /, write: Write | None = None, **arguments: Any) -> HttpResponse:
+        """Hand an operation to a worker: 202, and the address that tells how far it is.
+
+        `write` makes domain writes in the same transaction; a mapping that it returns is added to the arguments.
+        """
+        self._require_late("defer")
+        defer(self._attempt, function, arguments, write)
+        self.response = response = accepted(self._attempt.call)
+        return response
+
+    async def adefer(
+        self, function: Callable[..., Reply], /, write: Write | None = None, **arguments: Any
+    ) -> HttpResponse:
+        """The same for async views."""
+        return await undisturbed(sync_to_async(self.defer)(function, write, **arguments))
+
+    async def afinish(self, write: Callable[[], R]) -> R:
+        """The same for async views: one call, in one thread, finished even when the client goes away."""
+        return await undisturbed(sync_to_async(self.finish)(write))
+
+
+class NoIdempotency:
+    """The same on a request without a key: nothing is protected, and the view need not ask."""
+
+    active = False
+    key = ""
+    scope = ""
+    reference = ""
+    is_repeat = False
+    response: HttpResponseBase | None = None
+
+    def derive(self, step: str) -> str | None:
+        """No key to derive from: the downstream call goes without one."""
+        return None
+
+    def extend(self, lease: timedelta | None = None) -> None:
+        """No lease to extend."""
+
+    async def aextend(self, lease: timedelta | None = None) -> None:
+        """No lease to extend."""
+
+    def finish(self, write: Callable[[], R]) -> R:
+        """Only the transaction."""
+        from django.db import transaction
+
+        with transaction.atomic():
+            return write()
+
+    async def afinish(self, write: Callable[[], R]) -> R:
+        return await sync_to_async(self.finish)(write)
+
+    def run(self, function: Callable[..., Reply], /, **arguments: Any) -> HttpResponse:
+        """An operation's steps stand in a record, and without a key there is none."""
+        raise Misplaced("run() needs a key, because the steps are kept in its record: leave `required` on here.")
+
+    async def arun(self, function: Callable[..., Reply], /, **arguments: Any) -> HttpResponse:
+        return self.run(function)
+
+    def defer(self, function: Callable[..., Reply], /, write: Write | None = None, **arguments: Any) -> HttpResponse:
+        """A worker reads its work in a record, and without a key there is none."""
+        raise Misplaced("defer() needs a key, because its record is what the worker reads: leave `required` on here.")
+
+    async def adefer(
+        self, function: Callable[..., Reply], /, write: Write | None = None, **arguments: Any
+    ) -> HttpResponse:
+        return self.defer(function)
+
+
+NONE: Final = NoIdempotency()
+
+
+class IdempotentRequest(HttpRequest):
+    """For annotations: a request as a protected view gets it."""
+
+    idempotency: Idempotency | NoIdempotency
+
+
+def attach(request: HttpRequest, context: Idempotency | NoIdempotency) -> None:
+    """Every protected view finds one, whether the request carried a key or not."""
+    request.idempotency = context  # type: ignore[attr-defined]

@@ -1,0 +1,60 @@
+"""Waiting: for work that must end although the client went away, and for the first request's answer."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from threading import BoundedSemaphore
+from time import monotonic, sleep
+from typing import Final, TypeVar
+
+from django_idempotency.claiming import peek
+from django_idempotency.core.decisions import Answer, Call, InFlight
+
+T = TypeVar("T")
+
+WAITERS: Final = BoundedSemaphore(4)  # per process: duplicates must not take every worker
+PAUSE_SECONDS: Final = 0.05
+
+
+async def undisturbed(work: Awaitable[T]) -> T:
+    """Wait until `work` has ended, whatever happens to the request, and only then pass a cancellation on."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            if task.cancelled():
+                raise
+            cancelled = error
+        except BaseException:  # noqa: BLE001 - taken out of the task below
+            break
+    if cancelled is not None and task.exception() is None:
+        raise Cancelled(task.result()) from cancelled
+    return task.result()
+
+
+class Cancelled(asyncio.CancelledError):
+    """The request was cancelled while work was under way that then ended; this is what it ended with."""
+
+    def __init__(self, result: object) -> None:
+        super().__init__()
+        self.result = result
+
+
+def wait_for_answer(call: Call, first: InFlight, using: str) -> Answer | None:
+    """The answer that the first request gets while this one waits; None when the key became free."""
+    seconds = call.policy.wait.total_seconds()
+    if not seconds or not WAITERS.acquire(blocking=False):
+        return first
+    try:
+        return _poll(lambda: peek(call, using), first, monotonic() + seconds)
+    finally:
+        WAITERS.release()
+
+
+def _poll(look: Callable[[], Answer | None], first: Answer, deadline: float) -> Answer | None:
+    answer: Answer | None = first
+    while isinstance(answer, InFlight) and monotonic() < deadline:
+        sleep(PAUSE_SECONDS)
+        answer = look()
+    return answer

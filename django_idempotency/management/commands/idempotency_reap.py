@@ -1,0 +1,7 @@
+from django_idempotency.maintenance import reap
+from django_idempotency.management.duty import DutyCommand
+
+
+class Command(DutyCommand):
+    help = "Delete, or expire for audit, the answers whose retention is over."
+    duty = staticmethod(reap)

@@ -1,0 +1,7 @@
+from django_idempotency.maintenance import reconcile
+from django_idempotency.management.duty import DutyCommand
+
+
+class Command(DutyCommand):
+    help = "Ask about every doubt that is due."
+    duty = staticmethod(reconcile)

@@ -1,0 +1,55 @@
+"""What the duties' commands share: their options, a person's progress, a machine's JSON."""
+
+import json
+from argparse import ArgumentParser
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from django_idempotency.claiming import alias
+from django_idempotency.maintenance import Bounds
+
+
+class DutyCommand(BaseCommand):
+    """Runs one duty once. Exits with 0 when it ran to its end, or to its time limit, and no record failed."""
+
+    duty: Callable[[Bounds], Counter[str]]
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--database", default=None, help="the database of the records; the router's by default")
+        parser.add_argument("--batch-size", type=int, default=1000, help="rows per batch")
+        parser.add_argument("--max-runtime", type=float, default=None, help="stop after so many seconds")
+        parser.add_argument("--pause", type=float, default=0.0, help="seconds between two batches")
+        parser.add_argument("--dry-run", action="store_true", help="only count what is due in the first batch")
+        parser.add_argument("--json", action="store_true", help="print the counts as JSON")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        counts = type(self).duty(self.bounds(options))
+        self.say(counts, options)
+        if counts["failed"]:
+            raise CommandError(f"{counts['failed']} of the records failed; the log says why. The next run tries again.")
+
+    def bounds(self, options: dict[str, Any], **more: Any) -> Bounds:
+        shown = self.stderr.isatty() and not options["json"]
+        return Bounds(
+            using=options["database"] or alias(),
+            batch_size=options["batch_size"],
+            max_runtime=options["max_runtime"],
+            pause=options["pause"],
+            dry_run=options["dry_run"],
+            progress=self._progress if shown else lambda counts: None,
+            **more,
+        )
+
+    def say(self, counts: Counter[str], options: dict[str, Any]) -> None:
+        self.stdout.write(json.dumps(counts) if options["json"] else said(counts))
+
+    def _progress(self, counts: Counter[str]) -> None:
+        self.stderr.write(f"{said(counts)} …")
+
+
+def said(counts: Counter[str]) -> str:
+    """The counts as a person reads them."""
+    return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in sorted(counts.items())) or "nothing to do"

@@ -1,0 +1,81 @@
+"""What is counted, and by which signal. Prometheus and OpenTelemetry are fed from this one table; no label is a key."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.dispatch import Signal
+
+from django_idempotency import signals
+
+Count = Callable[[str, str, int], None]  # metric, operation, amount
+Observe = Callable[[str, float], None]  # operation, seconds
+
+PREFIX: Final = "api.idempotency."
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One counter. Several signals may move it."""
+
+    name: str
+    meaning: str
+    moved_by: tuple[Signal, ...]
+
+
+METRICS: Final = (
+    Metric("reserve.created", "New keys claimed.", (signals.reserved, signals.renewed)),
+    Metric("reserve.replay", "Stored answers given again.", (signals.replayed,)),
+    Metric("reserve.in_progress", "Requests that found the first one still running.", (signals.in_flight,)),
+    Metric("reserve.key_misuse", "Keys sent with another request.", (signals.misused,)),
+    Metric("reserve.failed_retry", "Keys claimed again after proof that nothing happened.", (signals.retried,)),
+    Metric("reserve.unknown", "Requests that found an unknown outcome.", (signals.in_doubt,)),
+    Metric("reserve.expired", "Requests refused because their key has expired.", (signals.refused_expired,)),
+    Metric("store.error", "Times the store did not answer within its limit.", (signals.store_failed,)),
+    Metric("zombie_key", "Leases that ran out: crashed or slow workers.", (signals.lease_lapsed,)),
+    Metric("ttl_pruned", "Answers deleted after their retention.", (signals.pruned,)),
+    Metric("reconcile.scheduled", "Outcomes that became unknown.", (signals.doubted, signals.lease_lapsed)),
+    Metric("reconcile.resolved", "Doubts settled.", (signals.resolved,)),
+    Metric("reconcile.failed", "Polls that were inconclusive.", (signals.reconcile_failed,)),
+    Metric("reconcile.dead_letter", "Doubts that reconciliation gave up.", (signals.dead_lettered,)),
+    Metric("resume.taken_over", "Lost attempts that were gone on with.", (signals.taken_over,)),
+    Metric("resume.failed", "Operations that failed again when they were gone on with.", (signals.resume_failed,)),
+    Metric("lease.lost", "Attempts that found their record was no longer their own.", (signals.fence_lost,)),
+)
+DURATION: Final = "handler.duration"
+DURATION_MEANING: Final = "Seconds from the claim to the stored answer."
+
+
+def subscribe(count: Count, observe: Observe, uid: str) -> None:
+    """Connect a backend; twice is once."""
+    for metric in METRICS:
+        for signal in metric.moved_by:
+            signal.connect(_counting(metric.name, count), weak=False, dispatch_uid=(uid, metric.name))
+    signals.completed.connect(_observing(observe), weak=False, dispatch_uid=(uid, DURATION))
+
+
+def unsubscribe(uid: str) -> None:
+    """Disconnect a backend."""
+    for metric in METRICS:
+        for signal in metric.moved_by:
+            signal.disconnect(dispatch_uid=(uid, metric.name))
+    signals.completed.disconnect(dispatch_uid=(uid, DURATION))
+
+
+def _counting(name: str, count: Count) -> Callable[..., None]:
+    def receive(**payload: Any) -> None:
+        count(PREFIX + name, _operation(payload), payload.get("count", 1))
+
+    return receive
+
+
+def _observing(observe: Observe) -> Callable[..., None]:
+    def receive(**payload: Any) -> None:
+        observe(_operation(payload), payload["seconds"])
+
+    return receive
+
+
+def _operation(payload: dict[str, Any]) -> str:
+    call = payload.get("call")
+    return call.operation if call is not None else ""

@@ -1,0 +1,192 @@
+"""Work in steps that any process can go on with.
+
+    @operation("rides.create")
+    def create_ride(op, *, user_id, origin, target):
+        ride = op.phase("ride_created", book_ride, user_id, origin, target)
+        charge = op.effect("charge_created", partial(charge_for, ride), in_doubt="repeat")
+        op.phase("receipt_queued", queue_receipt, ride, charge)
+        return json_reply(201, {"ride": ride})
+
+A phase is local: its writes and its marker are one transaction. An effect is foreign: a marker before, the call outside
+any transaction, a marker after. What is done is not done again; its result is given back.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Literal, TypeVar
+
+from django.db import transaction
+
+from django_idempotency.core.decisions import derived_key
+from django_idempotency.core.policy import LostLease
+from django_idempotency.core.progress import Progress, StepState
+from django_idempotency.core.replies import Reply
+from django_idempotency.exceptions import ChangedDefinition, LostFence, NotExecuted, UnknownOperation
+from django_idempotency.finishing import Attempt
+from django_idempotency.store import limits, runs
+
+F = TypeVar("F", bound=Callable[..., Reply])
+
+InDoubt = Literal["repeat", "reconcile"]
+_MARK: Final = "_idempotency_operation"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A registered function. A newer version takes up what an older one began, never the other way round."""
+
+    name: str
+    function: Callable[..., Reply]
+    version: int = 1
+    longest: timedelta = timedelta(hours=1)
+
+
+_OPERATIONS: Final[dict[str, Operation]] = {}
+
+
+def operation(name: str, *, version: int = 1, longest: timedelta = timedelta(hours=1)) -> Callable[[F], F]:
+    """Register a function whose arguments are JSON and whose first argument is the running `Op`.
+
+    In a worker its lease is extended while it runs, for `longest` at most.
+    """
+
+    def register(function: F) -> F:
+        made = Operation(name, function, version, longest)
+        if _OPERATIONS.setdefault(name, made) != made:
+            raise ValueError(f"There is an operation {name!r} already.")
+        setattr(function, _MARK, made)
+        return function
+
+    return register
+
+
+def find_operation(name: str) -> Operation | None:
+    """The operation of this name, where this process knows it."""
+    return _OPERATIONS.get(name)
+
+
+def known_operations() -> list[str]:
+    """The names that this process knows."""
+    return list(_OPERATIONS)
+
+
+def registered(name: str) -> Operation:
+    """The operation of this name."""
+    found = find_operation(name)
+    if found is None:
+        raise UnknownOperation(f"No operation {name!r} is registered here. Known: {', '.join(sorted(_OPERATIONS))}.")
+    return found
+
+
+def operation_of(function: Callable[..., Any]) -> Operation:
+    """The operation that a decorated function is."""
+    found = getattr(function, _MARK, None)
+    if not isinstance(found, Operation):
+        raise UnknownOperation(f"{function!r} is not an operation: decorate it with @operation('a.name').")
+    return found
+
+
+class Op:
+    """A running operation, as its function sees it."""
+
+    def __init__(self, attempt: Attempt, progress: Progress, steps_done: int) -> None:
+        self._attempt = attempt
+        self._progress = progress
+        self._steps_done = steps_done
+        self._position = 0
+
+    def phase(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Local writes: one transaction with the marker. The result is JSON."""
+        recorded = self._recorded(name)
+        if recorded is not None:
+            return recorded.result
+        with transaction.atomic(using=self._attempt.using):
+            result = function(*args, **kwargs)
+            self._mark(self._progress.done(name, result), LostLease.RESUME)
+        return result
+
+    def effect(self, name: str, function: Callable[[str], Any], /, *, in_doubt: InDoubt) -> Any:
+        """One foreign call, given its downstream key. `in_doubt` says what a crash in its middle means.
+
+        "repeat": the other side knows the key, so the same call is sent again. "reconcile": the record becomes unknown,
+        and nothing runs until somebody has found out.
+        """
+        if in_doubt not in ("repeat", "reconcile"):
+            raise ValueError(f"in_doubt must be 'repeat' or 'reconcile'; it is {in_doubt!r}.")
+        recorded = self._recorded(name)
+        if recorded is not None and recorded.state is StepState.DONE:
+            return recorded.result
+        limits.inside_test_case(self._attempt.using)  # raises inside any other transaction
+        if recorded is None or in_doubt == "reconcile":
+            lost = LostLease.RESUME if in_doubt == "repeat" else LostLease.UNKNOWN
+            self._mark(self._progress.started(name), lost)
+        try:
+            result = function(derived_key(self._attempt.call.id, name))
+        except NotExecuted:
+            self._mark(self._progress.taken_back(), LostLease.RESUME)
+            raise
+        self._mark(self._progress.done(name, result), LostLease.RESUME)
+        return result
+
+    def end(self) -> None:
+        """The function has returned: it must have come by every step in the record."""
+        if self._position < len(self._progress.steps):
+            missed = self._progress.steps[self._position].name
+            raise ChangedDefinition(
+                f"The operation ended before the step {missed!r}, which stands in this record: it was changed under "
+                "work in flight. Let the old code finish it, or settle the record by hand."
+            )
+        self._attempt.settled = self._progress.all_done
+
+    def progress(self, done: int, total: int) -> None:
+        """Tell whoever asks how far it is. Inside a phase nobody sees it before the phase ends."""
+        self._progress = self._progress.so_far(done, total)
+        call, attempt = self._attempt.call, self._attempt
+        if not runs.report(call.scope, call.id, attempt.token, self._steps_done, self._progress.dump(), attempt.using):
+            raise LostFence
+
+    def _recorded(self, name: str) -> Any:
+        recorded = self._progress.at(self._position, name)
+        self._position += 1
+        return recorded
+
+    def _mark(self, progress: Progress, on_lost_lease: LostLease) -> None:
+        attempt, text, done = self._attempt, progress.dump(), self._steps_done
+        place = (text, progress.recovery_point, on_lost_lease)
+        if not runs.mark(attempt.call.scope, attempt.call.id, attempt.token, done, *place, attempt.using):
+            raise LostFence
+        self._progress = Progress.load(text)  # the result as a later process would see it
+        self._steps_done += 1
+
+
+def run(attempt: Attempt, function: Callable[..., Reply], arguments: dict[str, Any]) -> Reply:
+    """Run an operation from where its record stands: the beginning, or the step after the last one that was marked."""
+    wanted = operation_of(function)
+    call = attempt.call
+    fresh = runs.Run(wanted.name, json.dumps(arguments, allow_nan=False), Progress(wanted.version).dump(), 0)
+    if runs.begin(call.scope, call.id, attempt.token, fresh, attempt.using):
+        return _call(wanted, Op(attempt, Progress(wanted.version), 0), fresh.arguments)
+    return resume(attempt)
+
+
+def resume(attempt: Attempt) -> Reply:
+    """Go on with what stands in the record, with the arguments that stand there."""
+    stored = runs.read(attempt.call.scope, attempt.call.id, attempt.using)
+    if stored is None or not stored.name:
+        raise LostFence
+    wanted = registered(stored.name)
+    progress = Progress.load(stored.progress)
+    if progress.version > wanted.version:
+        raise ChangedDefinition(
+            f"The operation {wanted.name!r} was begun by version {progress.version} and this process has version "
+            f"{wanted.version}: newer code has to go on with it."
+        )
+    return _call(wanted, Op(attempt, progress, stored.steps_done), stored.arguments)
+
+
+def _call(wanted: Operation, op: Op, arguments: str) -> Reply:
+    reply = wanted.function(op, **json.loads(arguments))
+    op.end()
+    return reply

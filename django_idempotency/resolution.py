@@ -1,0 +1,171 @@
+"""What somebody knows about a doubt: webhooks tell, operators vouch.
+
+resolve("5a1f…-charge", Landed(write=partial(book, charge)), by="gateway")
+"""
+
+from functools import partial
+from typing import Final, TypeAlias
+from uuid import UUID
+
+from django.db import Error, connections, transaction
+
+from django_idempotency import signals
+from django_idempotency.claiming import alias
+from django_idempotency.core.decisions import Record, record_id
+from django_idempotency.core.replies import Reply
+from django_idempotency.core.states import Status
+from django_idempotency.models import IdempotencyKey
+from django_idempotency.settling import (
+    Landed,
+    NotExecuted,
+    Outcome,
+    Overtaken,
+    StepLanded,
+    announce_committed,
+    settle_together,
+)
+from django_idempotency.signals import logger
+from django_idempotency.steps import doubtful_step
+from django_idempotency.store import events, rows, steps, verdicts
+from django_idempotency.store.steps import GoOn
+
+OPEN_TO_EVIDENCE: Final = (Status.UNKNOWN, Status.FAILED_RETRYABLE, Status.DEAD_LETTER, Status.PENDING)
+ENDED: Final = (Status.COMPLETED, Status.FAILED, Status.EXPIRED)
+
+Reference: TypeAlias = UUID | str | tuple[str, str]
+
+
+def find_record(reference: Reference, using: str) -> IdempotencyKey | None:
+    """By record id, by a derived key, or by (scope, key)."""
+    if isinstance(reference, tuple):
+        return IdempotencyKey.objects.using(using).filter(id=record_id(*reference)).first()
+    text = str(reference)
+    try:
+        record = UUID(text[:36])
+    except ValueError:
+        return None
+    if len(text) > 36 and text[36] != "-":
+        return None
+    return IdempotencyKey.objects.using(using).filter(id=record).first()
+
+
+def resolve(
+    reference: Reference,
+    verdict: Landed | StepLanded | NotExecuted,
+    *,
+    by: str,
+    reason: str = "",
+    operator: bool = False,
+    using: str | None = None,
+) -> Outcome:
+    """What a webhook or an operator knows.
+
+    An operator vouches for it and gives a reason; a webhook's denial is only a reason to ask at once.
+    """
+    using = using or alias()
+    if operator and not reason:
+        raise ValueError("An operator's resolution needs a reason: it is kept in the audit trail.")
+    row = find_record(reference, using)
+    seen = rows.find(row.scope, row.id, using) if row is not None else None
+    if row is None or seen is None:
+        return Outcome.ABSENT
+    if isinstance(verdict, Landed):
+        return _evidence(seen, verdict, by, reason, using)
+    step = doubtful_step(row)
+    if isinstance(verdict, StepLanded):
+        about_it = step is not None and str(reference) in (str(row.id), step.key)
+        return _step_landed(seen, step.landed(verdict.result) if step and about_it else None, by, reason, using)
+    if not operator:
+        return _denied(seen, by, reason, using)
+    return _dismiss(seen, None if step is None else step.not_executed(), by, reason, using)
+
+
+def _evidence(seen: Record, verdict: Landed, by: str, reason: str, using: str) -> Outcome:
+    if seen.status not in OPEN_TO_EVIDENCE:
+        return _standing(seen.status, seen, by, reason, using)
+    try:
+        store = partial(_by_evidence, seen, using)
+        settle_together(seen, verdict, "T13", using, store, actor=by, reason=reason)
+    except (Overtaken, Error) as problem:
+        # A write that is refused because the same row exists already was overtaken too.
+        now = rows.find(seen.scope, seen.id, using) if not connections[using].needs_rollback else seen
+        if isinstance(problem, Error) and now is not None and now.status in OPEN_TO_EVIDENCE:
+            raise
+        return _standing(now.status if now is not None else Status.EXPIRED, seen, by, reason, using)
+    announce_committed(signals.resolved, using, record=seen.id, outcome=Outcome.LANDED)
+    return Outcome.LANDED
+
+
+def _standing(status: Status, seen: Record, by: str, reason: str, using: str) -> Outcome:
+    """What evidence that changed nothing met: a record that has ended, or one that is still on its way."""
+    if status is Status.FAILED:
+        return _too_late(seen, by, reason, using)
+    return Outcome.OVERTAKEN if status in ENDED else Outcome.RUNNING
+
+
+def _too_late(seen: Record, by: str, reason: str, using: str) -> Outcome:
+    """T13e: clients were told that it failed, and that answer stays; but what happened is booked nowhere."""
+    if not events.noted(seen.id, "T13e", using):  # a webhook is delivered more than once
+        events.note(seen.id, "evidence after the end", "T13e", using, actor=by, reason=reason)
+        logger.error(
+            "Idempotency record %s ended as failed, and %s says that it happened after all: a person has to look.",
+            seen.id,
+            by,
+        )
+    return Outcome.TOO_LATE
+
+
+def _by_evidence(seen: Record, using: str, reply: Reply) -> bool:
+    return verdicts.evidence(seen.scope, seen.id, reply, using)
+
+
+def _step_landed(seen: Record, go_on: GoOn | None, by: str, reason: str, using: str) -> Outcome:
+    with transaction.atomic(using=using):
+        done = go_on is not None and steps.evidence(seen.scope, seen.id, go_on, using)
+        if go_on is not None and done:
+            events.note(seen.id, "step landed", "T13s", using, actor=by, reason=reason or go_on.step)
+    if done:
+        return Outcome.RESUMABLE
+    return Outcome.RUNNING if seen.status is Status.IN_PROGRESS else Outcome.OVERTAKEN
+
+
+def _denied(seen: Record, by: str, reason: str, using: str) -> Outcome:
+    with transaction.atomic(using=using):
+        done = verdicts.denial(seen.scope, seen.id, using)
+        if done:
+            events.note(seen.id, "denied", "T13''", using, actor=by, reason=reason)
+    if done:
+        return Outcome.ASKED
+    return Outcome.RUNNING if seen.status is Status.IN_PROGRESS else Outcome.OVERTAKEN
+
+
+def _dismiss(seen: Record, go_on: GoOn | None, by: str, reason: str, using: str) -> Outcome:
+    with transaction.atomic(using=using):
+        if go_on is None:
+            done = verdicts.dismiss(seen.scope, seen.id, using)
+        else:  # what the steps before it wrote stays, so the key is not free again
+            done = steps.dismiss(seen.scope, seen.id, go_on, using)
+        if done:
+            events.note(seen.id, "dismissed", "T14" if go_on is None else "T14s", using, actor=by, reason=reason)
+    if not done:
+        if seen.status is Status.IN_PROGRESS:
+            return Outcome.RUNNING
+        waits = seen.status in (Status.UNKNOWN, Status.DEAD_LETTER) and (seen.grace_left or 0) > 0
+        return Outcome.POSTPONED if waits else Outcome.OVERTAKEN
+    if go_on is not None:
+        return Outcome.RESUMABLE
+    announce_committed(signals.resolved, using, record=seen.id, outcome=Outcome.NOT_EXECUTED)
+    return Outcome.NOT_EXECUTED
+
+
+def try_again(reference: Reference, *, by: str, reason: str, using: str | None = None) -> Outcome:
+    """T14': a dead letter gets all its tries once more."""
+    using = using or alias()
+    row = find_record(reference, using)
+    if row is None:
+        return Outcome.ABSENT
+    with transaction.atomic(using=using):
+        if not verdicts.try_again(row.scope, row.id, using):
+            return Outcome.OVERTAKEN
+        events.note(row.id, "asked again", "T14'", using, actor=by, reason=reason)
+    return Outcome.ASKED

@@ -1,0 +1,111 @@
+"""What settles a doubt: the verdicts, and the transaction in which one is carried out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from functools import partial
+from typing import Any, TypeAlias
+
+from django.db import Error, connections, transaction
+from django.dispatch import Signal
+
+from django_idempotency.core.decisions import Record
+from django_idempotency.core.replies import Reply
+from django_idempotency.exceptions import InsideTransaction
+from django_idempotency.signals import announce
+from django_idempotency.store import events, limits
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """It happened, refusals included: the other side knows the request.
+
+    `write` makes the domain writes that are missing. The answer is `reply`, or what `write` returns.
+    """
+
+    reply: Reply | None = None
+    write: Callable[[], Reply | None] | None = None
+
+    def settle(self) -> Reply:
+        """Make the writes; the answer to store."""
+        made = self.write() if self.write is not None else None
+        reply = made or self.reply
+        if reply is None:
+            raise ValueError("Landed needs a reply: give one, or return one from write.")
+        return reply
+
+
+@dataclass(frozen=True, slots=True)
+class StepLanded:
+    """The step of an operation that was in doubt happened. `result` is JSON: what its effect would have returned."""
+
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class NotExecuted:
+    """It did not happen. About an operation with a step in doubt: that step did not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inconclusive:
+    """Nobody can tell yet."""
+
+    retry_in: timedelta | None = None
+    reason: str = ""
+
+
+Verdict: TypeAlias = Landed | StepLanded | NotExecuted | Inconclusive
+
+
+class Outcome(StrEnum):
+    """What became of a doubt, or of what a person asked for."""
+
+    LANDED = "landed"
+    NOT_EXECUTED = "not_executed"
+    POSTPONED = "postponed"  # grace had not passed, or nobody to ask; not counted as a try
+    INCONCLUSIVE = "inconclusive"
+    DEAD_LETTER = "dead_letter"
+    OVERTAKEN = "overtaken"  # somebody else settled it meanwhile
+    TOO_LATE = "too_late"  # it landed, and the record had ended as failed: a person has to look
+    RUNNING = "running"  # an attempt is at it: deliver again later
+    RESUMABLE = "resumable"  # an operation with no step in doubt any more: the resumer or a retry goes on with it
+    SENT = "sent"  # deferred work: a worker was told once more
+    ASKED = "asked"  # the reconciler will ask at once
+    EXPIRED = "expired"  # the answer is given to nobody any more
+    ABSENT = "absent"  # there is no such record
+
+
+class Overtaken(Exception):
+    """The record was settled while this verdict was on its way; its writes roll back."""
+
+
+def settle_together(
+    seen: Record, verdict: Landed, cite: str, using: str, store: Callable[[Reply], bool], actor: str, reason: str = ""
+) -> None:
+    """Domain writes and completion in one transaction, run again when the database asks for it.
+
+    Inside a caller's transaction only the caller can run it again: a deadlock takes all of it back.
+    """
+    tries = 1 if connections[using].in_atomic_block else limits.TRIES
+    for remaining in reversed(range(tries)):
+        try:
+            with transaction.atomic(using=using):
+                if not store(verdict.settle()):
+                    raise Overtaken
+                events.note(seen.id, "landed", cite, using, actor=actor, reason=reason)
+            return
+        except Error as error:
+            if not (remaining and limits.may_repeat(error)):
+                raise
+
+
+def announce_committed(signal: Signal, using: str, **payload: Any) -> None:
+    """Once it is committed, which the caller's own transaction may put off."""
+    try:
+        limits.inside_test_case(using)
+    except InsideTransaction:
+        transaction.on_commit(partial(announce, signal, using=using, **payload), using=using, robust=True)
+    else:
+        announce(signal, using=using, **payload)

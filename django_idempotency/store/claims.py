@@ -1,0 +1,241 @@
+"""Becoming the one attempt that may run."""
+
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import IntegrityError, connections
+
+from django_idempotency.core.decisions import Call, Record
+from django_idempotency.core.policy import Expiry
+from django_idempotency.core.replies import Reply
+from django_idempotency.exceptions import StoreUnavailable
+from django_idempotency.store.answers import reply_values
+from django_idempotency.store.dialects import Statement, adapted
+from django_idempotency.store.rows import COLUMNS, find, find_by_key, read
+from django_idempotency.store.runs import Run
+
+_DUPLICATE_ENTRY: Final = 1062
+
+_COLUMNS: Final = """id, scope, {key}, fingerprint, principal, operation, request_method, request_path, attempt_token,
+    on_lost_lease, lease_seconds, grace_seconds, retention_seconds, audit_seconds, created_at, last_run_at,
+    grace_until"""
+_VALUES: Final = """%(id)s, %(scope)s, %(key)s, %(fingerprint)s, %(principal)s, %(operation)s, %(method)s, %(path)s,
+    %(token)s, %(on_lost_lease)s, %(lease)s, %(grace)s, %(retention)s, %(audit)s, {now}, {now}, {now + %(quiet)s}"""
+
+_CLAIM_COLUMNS: Final = f"{_COLUMNS}, status, locked_until"
+_CLAIM_VALUES: Final = f"{_VALUES}, 'in_progress', {{now + %(lease)s}}"
+
+# The conflict is untargeted: either of the two unique constraints may be the one that is hit.
+# PostgreSQL sets the claim's lock limit in the same statement, so that it costs no round trip and no transaction.
+CLAIM = Statement(
+    "T1",
+    {
+        "postgresql": f"""
+            WITH bounded AS MATERIALIZED (
+                SELECT SET_CONFIG('lock_timeout', COALESCE(%(limit)s::text, CURRENT_SETTING('lock_timeout')), TRUE)
+            )
+            INSERT INTO idempotency_key ({_CLAIM_COLUMNS}) SELECT {_CLAIM_VALUES} FROM bounded ON CONFLICT DO NOTHING
+        """,
+        "sqlite": f"INSERT INTO idempotency_key ({_CLAIM_COLUMNS}) VALUES ({_CLAIM_VALUES}) ON CONFLICT DO NOTHING",
+        "mysql": f"INSERT INTO idempotency_key ({_CLAIM_COLUMNS}) VALUES ({_CLAIM_VALUES})",
+    },
+)
+
+
+def _once(cites: str, columns: str, values: str) -> Statement:
+    insert = f"INSERT INTO idempotency_key ({_COLUMNS}, {columns}) VALUES ({_VALUES}, {values})"
+    unless_there = f"{insert} ON CONFLICT DO NOTHING"
+    return Statement(cites, {"postgresql": unless_there, "sqlite": unless_there, "mysql": insert})
+
+
+FINISHED = _once(
+    "A1",
+    "status, response_status, response_headers, response_body, response_schema_version, completed_at, expires_at",
+    "'completed', %(response_status)s, %(response_headers)s, %(response_body)s, %(schema_version)s, {now}, "
+    "{now + %(retention)s}",
+)
+
+ACCEPT = _once(
+    "D1",
+    "status, deferred, run_name, arguments, progress, locked_until, expires_at",
+    "'pending', TRUE, %(run_name)s, %(arguments)s, %(progress)s, {now + %(pick_up)s}, {now + %(retention)s}",
+)
+
+# The lock only makes the refusal of a duplicate prompt; the unique insert of the finished row decides.
+_ALONE: Final = f"SELECT TRUE, {COLUMNS} FROM idempotency_key WHERE scope = %(scope)s AND id = %(id)s"
+LOOK = Statement(
+    "",
+    {
+        "postgresql": f"""
+            SELECT gate.mine, {COLUMNS}
+            FROM (SELECT PG_TRY_ADVISORY_XACT_LOCK(%(gate)s) AS mine) AS gate
+            LEFT JOIN idempotency_key ON scope = %(scope)s AND id = %(id)s
+        """,
+        "sqlite": _ALONE,
+        "mysql": _ALONE,
+    },
+)
+
+_RENEWED: Final = """
+    status = 'in_progress', attempt_token = %(token)s, fingerprint = %(fingerprint)s, principal = %(principal)s,
+    operation = %(operation)s, request_method = %(method)s, request_path = %(path)s,
+    lease_seconds = %(lease)s, grace_seconds = %(grace)s, retention_seconds = %(retention)s, audit_seconds = %(audit)s,
+    last_run_at = {now}, locked_until = {now + %(lease)s}, grace_until = {now + %(quiet)s}, tainted = FALSE,
+    reconcile_after = NULL, reconcile_attempts = 0, last_error_code = '', expires_at = NULL, completed_at = NULL,
+    response_status = NULL, response_headers = '', response_body = NULL, response_schema_version = NULL,
+    deferred = FALSE
+"""
+_FROM_THE_START: Final = """
+    on_lost_lease = %(on_lost_lease)s, run_name = '', arguments = '', progress = '', steps_done = 0,
+    recovery_point = ''
+"""
+# What the steps of an operation wrote is there: it goes on from them, and does not do them again.
+_FROM_THE_LAST_STEP: Final = """
+    on_lost_lease = CASE WHEN steps_done > 0 THEN 'resume' ELSE %(on_lost_lease)s END,
+    run_name = CASE WHEN steps_done > 0 THEN run_name ELSE '' END,
+    arguments = CASE WHEN steps_done > 0 THEN arguments ELSE '' END,
+    progress = CASE WHEN steps_done > 0 THEN progress ELSE '' END
+"""
+
+RETRY = Statement(
+    "T15",
+    f"""
+    UPDATE idempotency_key SET {_RENEWED}, {_FROM_THE_LAST_STEP}, attempts = attempts + 1
+    WHERE scope = %(scope)s AND id = %(id)s AND status = 'failed_retryable' AND attempt_token = %(read_token)s
+      AND attempts < %(cap)s AND (expires_at IS NULL OR expires_at > {{now}})
+    """,
+)
+
+RENEW = Statement(
+    "T16'",
+    f"""
+    UPDATE idempotency_key SET {_RENEWED}, {_FROM_THE_START}, attempts = 1, created_at = {{now}}
+    WHERE scope = %(scope)s AND id = %(id)s
+      AND (status = 'expired' OR (status IN ('completed', 'failed', 'failed_retryable') AND expires_at <= {{now}}))
+    """,
+)
+
+TAKE_OVER = Statement(
+    "T7",
+    """
+    UPDATE idempotency_key
+    SET status = 'in_progress', attempt_token = %(token)s, attempts = attempts + 1, tainted = TRUE,
+        last_run_at = {now}, locked_until = {now + %(lease)s}, grace_until = {now + %(quiet)s},
+        reconcile_after = NULL, reconcile_attempts = 0
+    WHERE scope = %(scope)s AND id = %(id)s AND attempt_token = %(read_token)s
+      AND on_lost_lease <> 'unknown'
+      AND (status = 'unknown' OR (status = 'in_progress' AND locked_until <= {now}))
+    """,
+)
+
+
+def claim(call: Call, token: UUID, using: str, seconds: float | None = None) -> Record | None:
+    """T1: None when this token owns a new record, else the record that was there first.
+
+    `seconds` bounds the wait for another transaction's lock; None inside a test case, whose transaction would keep it.
+    """
+    if connections[using].vendor == "sqlite":
+        # A bare INSERT would wait behind any open write transaction; a duplicate must be answered at once.
+        existing = find(call.scope, call.id, using)
+        if existing is not None:
+            return existing
+    for _ in range(2):
+        if _insert(CLAIM, call, token, using, seconds):
+            return None
+        existing = find(call.scope, call.id, using)
+        if existing is not None:
+            return existing
+        # Reaped between the two statements, or stored under an id made by another rule.
+    existing = find_by_key(call.scope, call.key, using)
+    if existing is None:
+        raise StoreUnavailable("The key's record comes and goes faster than it can be read; send the request again.")
+    return existing
+
+
+def look(call: Call, using: str) -> tuple[bool, Record | None]:
+    """Atomic mode's first statement: whether nobody else is at it, and the record if there is one."""
+    gate = int.from_bytes(call.id.bytes[:8], "big", signed=True)
+    rows = LOOK.rows(using, scope=call.scope, id=call.id, gate=gate)
+    if not rows:
+        return True, None
+    mine, *record = rows[0]
+    return bool(mine), read(tuple(record)) if record[0] is not None else None
+
+
+def insert_finished(call: Call, token: UUID, reply: Reply, using: str) -> bool:
+    """A1: the finished row, all at once; False when somebody else's is there."""
+    return _insert(FINISHED, call, token, using, None, **reply_values(reply))
+
+
+def accept(call: Call, token: UUID, run: Run, pick_up: int, using: str) -> bool:
+    """D1: the work of a call that no view defers; False when the key has a record already."""
+    values = {"run_name": run.name, "arguments": run.arguments, "progress": run.progress, "pick_up": pick_up}
+    return _insert(ACCEPT, call, token, using, None, **values)
+
+
+def retry(call: Call, read_token: UUID | None, token: UUID, using: str) -> bool:
+    """T15: claim a record whose earlier attempts were proven not executed."""
+    values = identity(call, token)
+    return RETRY.run(using, **values, read_token=read_token, cap=call.policy.attempts) == 1
+
+
+def renew(call: Call, token: UUID, using: str) -> bool:
+    """T16': claim a record whose retention is over, whether or not the reaper came by."""
+    return RENEW.run(using, **identity(call, token)) == 1
+
+
+def take_over(record: Record, token: UUID, lease: int, grace: int, using: str) -> bool:
+    """T7: go on where a lost attempt stopped; the record stays tainted until a verdict clears it."""
+    return (
+        TAKE_OVER.run(
+            using,
+            scope=record.scope,
+            id=record.id,
+            read_token=record.token,
+            token=token,
+            lease=lease,
+            quiet=lease + grace,
+        )
+        == 1
+    )
+
+
+def identity(call: Call, token: UUID) -> dict[str, Any]:
+    """What a new attempt writes about itself."""
+    policy = call.policy
+    lease, grace = int(policy.lease.total_seconds()), int(policy.grace.total_seconds())
+    return {
+        "id": call.id,
+        "scope": call.scope,
+        "key": call.key,
+        "fingerprint": call.fingerprint,
+        "principal": call.principal[:255],
+        "operation": call.operation[:255],
+        "method": call.method[:16],
+        "path": call.path[:255],
+        "token": token,
+        "on_lost_lease": policy.on_lost_lease.value,
+        "lease": lease,
+        "grace": grace,
+        "quiet": lease + grace,
+        "retention": None if policy.retention is None else int(policy.retention.total_seconds()),
+        "audit": int(policy.audit.total_seconds()) if policy.expiry is Expiry.SOFT else None,
+    }
+
+
+def _insert(statement: Statement, call: Call, token: UUID, using: str, seconds: float | None, **values: Any) -> bool:
+    connection = connections[using]
+    text = statement.text(connection.vendor)
+    values |= identity(call, token)
+    values["limit"] = None if seconds is None else f"{int(seconds * 1000)}ms"
+    if seconds is not None and getattr(connection, "mysql_is_mariadb", False):
+        # Whole seconds, rounded down: a server that still waits when the call was cut off inserts a row nobody owns.
+        text = f"SET STATEMENT innodb_lock_wait_timeout = {int(seconds)} FOR {text}"
+    with connection.cursor() as cursor:
+        try:
+            cursor.execute(text, adapted(connection.vendor, values))
+        except IntegrityError as error:
+            if connection.vendor == "mysql" and error.args[0] == _DUPLICATE_ENTRY:
+                return False
+            raise
+        return bool(cursor.rowcount == 1)

@@ -1,0 +1,56 @@
+"""Outcomes per minute: added to by every process, read by the dashboard."""
+
+from datetime import timedelta
+from typing import Final
+
+from django.db.models import QuerySet, Value
+
+from django_idempotency.models import IdempotencyCount
+from django_idempotency.schema import StatementNow
+from django_idempotency.store.dialects import Statement
+
+_VALUES: Final = "VALUES ({minute + %(since)s}, %(operation)s, %(outcome)s, %(amount)s)"
+_ON_CONFLICT: Final = f"""
+    INSERT INTO idempotency_count AS had (minute, operation, outcome, count) {_VALUES}
+    ON CONFLICT (minute, operation, outcome) DO UPDATE SET count = had.count + EXCLUDED.count
+"""
+ACCUMULATE = Statement(
+    "",
+    {
+        "postgresql": _ON_CONFLICT,
+        "sqlite": _ON_CONFLICT,
+        "mysql": f"""
+            INSERT INTO idempotency_count (minute, operation, outcome, count) {_VALUES}
+            ON DUPLICATE KEY UPDATE count = count + VALUES(count)
+        """,
+    },
+)
+
+OVER_TIME = Statement(
+    "",
+    """
+    SELECT FLOOR(-({left minute}) / %(width)s) AS slot, outcome, SUM(count) FROM idempotency_count
+    WHERE minute > {now + %(since)s} GROUP BY slot, outcome
+    """,
+)
+
+
+def accumulate(ago: float, operation: str, outcome: str, amount: int, using: str) -> None:
+    """Add to the minute of so many seconds ago."""
+    ACCUMULATE.run(using, since=-ago, operation=operation, outcome=outcome, amount=amount)
+
+
+def over_time(seconds: float, slots: int, using: str) -> dict[str, dict[int, int]]:
+    """For each outcome, how often in which slot of the last seconds; slot 0 is the newest."""
+    found: dict[str, dict[int, int]] = {}
+    for slot, outcome, count in OVER_TIME.rows(using, width=seconds / slots, since=-seconds):
+        place, counts = min(max(int(slot), 0), slots - 1), found.setdefault(outcome, {})
+        counts[place] = counts.get(place, 0) + int(count)
+    return found
+
+
+def past(retention: timedelta, using: str) -> QuerySet[IdempotencyCount]:
+    """Counts older than that."""
+    return (
+        IdempotencyCount.objects.using(using).filter(minute__lte=StatementNow() - Value(retention)).order_by("minute")
+    )

@@ -1,0 +1,67 @@
+"""The records behind the dashboard: whatever is open, up to a limit, and a fair sample of all, in one bounded read."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from django.db import connections
+
+from django_idempotency.core.states import Status
+from django_idempotency.store.dialects import Statement
+
+_ROW: Final = "id, status, -({left created_at}) AS age"
+# An id is a digest, so the first ids in order are a fair sample; and always the same one, which stays in memory.
+RECORDS = Statement(
+    "",
+    f"""
+    SELECT * FROM (
+        SELECT 'sample' AS part, {_ROW}, 0.0 AS remaining FROM idempotency_key ORDER BY id LIMIT %(sample)s
+    ) AS sampled
+    UNION ALL SELECT * FROM (
+        SELECT 'lease' AS part, {_ROW}, {{left locked_until}} AS remaining FROM idempotency_key
+        WHERE locked_until IS NOT NULL ORDER BY locked_until LIMIT %(most)s
+    ) AS leases
+    UNION ALL SELECT * FROM (
+        SELECT 'doubt' AS part, {_ROW}, 0.0 AS remaining FROM idempotency_key
+        WHERE reconcile_after IS NOT NULL ORDER BY reconcile_after LIMIT %(most)s
+    ) AS doubts
+    UNION ALL SELECT * FROM (
+        SELECT 'dead' AS part, {_ROW}, 0.0 AS remaining FROM idempotency_key
+        WHERE status = 'dead_letter' AND id IN (SELECT record_id FROM idempotency_event WHERE kind = 'dead letter')
+        LIMIT %(most)s
+    ) AS dead
+    """,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One record as the dashboard sees it. Ages are the database's."""
+
+    id: UUID
+    status: Status
+    age: float
+    remaining: float  # seconds of its lease
+
+
+def records(sample: int, most: int, using: str) -> dict[str, list[Row]]:
+    """The parts `sample`, `lease`, `doubt` and `dead`."""
+    found: dict[str, list[Row]] = {"sample": [], "lease": [], "doubt": [], "dead": []}
+    for part, row in _rows(sample, most, using):
+        found[part].append(row)
+    return found
+
+
+def position(record: UUID, using: str) -> float:
+    """Where an id stands in the order of all there could be, from 0 to 1."""
+    connection = connections[using]
+    # MariaDB's own type compares the last group first.
+    reversed_groups = connection.vendor == "mysql" and connection.features.has_native_uuid_field
+    return (record.node if reversed_groups else record.int >> 80) / 2**48
+
+
+def _rows(sample: int, most: int, using: str) -> Iterator[tuple[str, Row]]:
+    for part, record, status, age, remaining in RECORDS.rows(using, sample=sample, most=most):
+        identifier = record if isinstance(record, UUID) else UUID(record)
+        yield part, Row(identifier, Status(status), float(age), float(remaining))

@@ -1,0 +1,176 @@
+"""How long the store may take, and what its failures are called."""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from math import ceil
+from time import monotonic, sleep
+from typing import Any, Final, TypeVar
+
+from django.db import Error, InterfaceError, OperationalError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_idempotency.exceptions import InsideTransaction, StoreUnavailable
+from django_idempotency.store.watchdog import WATCHDOG
+
+T = TypeVar("T")
+
+TRIES: Final = 3
+_AGAIN_STATES: Final = frozenset({"40001", "40P01", "55P03"})
+_LOST_STATES: Final = frozenset({"57P01", "57P02", "57P03"})
+_AGAIN_CODES: Final = frozenset({1205, 1213})
+_SERVERS_SHARE: Final = 0.8  # the server gives up waiting first: the watchdog would cost the connection
+
+
+def inside_test_case(using: str) -> bool:
+    """Whether the open transaction is a test case's. Somebody's own transaction is an error."""
+    connection = connections[using]
+    if not connection.in_atomic_block:
+        return False
+    if getattr(connection.atomic_blocks[-1], "_from_testcase", False):
+        return True
+    raise InsideTransaction
+
+
+class limited:
+    """Whatever the database fails with in here, and however long it hangs, is StoreUnavailable."""
+
+    __slots__ = ("bound", "connection", "seconds")
+
+    def __init__(self, using: str, seconds: float) -> None:
+        self.connection, self.seconds = connections[using], seconds
+
+    def __enter__(self) -> None:
+        try:
+            deadline = monotonic() + self.seconds
+            _reopen(self.connection, deadline)
+            self.bound = _bound(self.connection, max(deadline - monotonic(), 0.01))
+            self.bound.__enter__()
+        except Error as error:
+            raise StoreUnavailable from error
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self.bound.__exit__(None, None, None)
+        if isinstance(error, Error):
+            raise StoreUnavailable from error
+
+
+def repeated(call: Callable[[float], T], using: str, seconds: float) -> T:
+    """Run a claim a few times within its limit: it carries its own token, so a repeat finds what an earlier try did."""
+    deadline = monotonic() + seconds
+    for remaining in reversed(range(TRIES)):
+        left = max(deadline - monotonic(), 0.01)
+        try:
+            with limited(using, left):
+                return call(left * _SERVERS_SHARE)
+        except StoreUnavailable as error:
+            drop_broken(using)
+            if not remaining or monotonic() >= deadline or not (may_repeat(error) or was_lost(error, using)):
+                raise
+            sleep(random.uniform(0, min(0.05, max(deadline - monotonic(), 0))))  # noqa: S311 - jitter, not a secret
+    raise AssertionError("unreachable")  # pragma: no cover
+
+
+def may_repeat(error: BaseException) -> bool:
+    """A serialization failure, a deadlock or a lock wait that gave up: the whole transaction may run again."""
+    for each in _causes(error):
+        if getattr(each, "sqlstate", None) in _AGAIN_STATES or (each.args and each.args[0] in _AGAIN_CODES):
+            return True
+        if getattr(each, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
+            return True
+    return False
+
+
+def was_lost(error: BaseException, using: str) -> bool:
+    """The connection went away under the statement, so a fresh one may still answer."""
+    if any(getattr(each, "sqlstate", None) in _LOST_STATES for each in _causes(error)):
+        return True
+    return connections[using].connection is None
+
+
+def drop_broken(using: str) -> None:
+    """Forget a connection that no longer works, so that the next statement opens another."""
+    connection = connections[using]
+    raw = connection.connection
+    # A driver may reconnect when it is asked whether it is usable, and would lose what Django set up on the session.
+    if raw is not None and not connection.in_atomic_block and (_closed(raw) or not connection.is_usable()):
+        _close(connection)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__
+
+
+def _bound(connection: BaseDatabaseWrapper, seconds: float) -> AbstractContextManager[None]:
+    if connection.vendor == "sqlite":
+        return _patience(connection, seconds)
+    return WATCHDOG.guard(_descriptor(connection.connection), seconds)
+
+
+@contextmanager
+def _patience(connection: BaseDatabaseWrapper, seconds: float) -> Iterator[None]:
+    """SQLite waits for a lock itself."""
+    configured = connection.settings_dict["OPTIONS"].get("timeout", 5.0)
+    if configured <= seconds:
+        yield
+        return
+    connection.connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
+    try:
+        yield
+    finally:
+        connection.connection.execute(f"PRAGMA busy_timeout = {int(configured * 1000)}")
+
+
+def _reopen(connection: BaseDatabaseWrapper, deadline: float) -> None:
+    """A connection that its driver knows to be closed is no use; inside a transaction another would be a lie."""
+    if connection.connection is not None and _closed(connection.connection):
+        if connection.in_atomic_block:
+            raise InterfaceError("The connection was lost inside the transaction.")
+        _close(connection)
+    if connection.connection is not None and not connection.in_atomic_block:
+        # Django would ask inside the first statement, and then connect again without any limit.
+        with _bound(connection, max(deadline - monotonic(), 0.01)):
+            connection.close_if_health_check_failed()
+    if connection.connection is None:
+        _connect(connection, deadline - monotonic())
+
+
+def _connect(connection: BaseDatabaseWrapper, seconds: float) -> None:
+    """Under the driver's own limit: before there is a connection the watchdog has no socket to cut."""
+    if seconds <= 0:
+        raise OperationalError("The database did not answer within the limit.")
+    configured = connection.settings_dict
+    limits = _connect_limits(connection, ceil(seconds))
+    connection.settings_dict = {**configured, "OPTIONS": {**limits, **configured["OPTIONS"]}}
+    try:
+        connection.ensure_connection()
+    finally:
+        connection.settings_dict = configured
+    if "read_timeout" in limits:
+        connection.connection._read_timeout = configured["OPTIONS"].get("read_timeout")
+
+
+def _connect_limits(connection: BaseDatabaseWrapper, seconds: int) -> dict[str, int]:
+    """In whole seconds. PyMySQL's `connect_timeout` ends before the server has said a word."""
+    if connection.vendor == "sqlite":
+        return {}
+    driver: Any = connection
+    waits_to_read = connection.vendor == "mysql" and driver.Database.__name__ == "pymysql"
+    return {"connect_timeout": seconds} | ({"read_timeout": seconds} if waits_to_read else {})
+
+
+def _close(connection: BaseDatabaseWrapper) -> None:
+    with suppress(Error):  # PyMySQL refuses to close twice
+        connection.close()
+
+
+def _closed(raw: Any) -> bool:
+    return bool(getattr(raw, "closed", not getattr(raw, "open", True)))
+
+
+def _descriptor(raw: Any) -> int:
+    """The socket under a driver's connection; PyMySQL keeps its own to itself."""
+    return int(raw.fileno() if hasattr(raw, "fileno") else raw._sock.fileno())

@@ -1,0 +1,68 @@
+"""Reading a record: the columns that decisions and replays need, and how much time is left by the database's clock."""
+
+from typing import Any, Final
+from uuid import UUID
+
+from django_idempotency.core.decisions import Record
+from django_idempotency.core.policy import LostLease
+from django_idempotency.core.replies import Reply, load_headers
+from django_idempotency.core.states import Status
+from django_idempotency.exceptions import UnreadableReply
+from django_idempotency.store.dialects import Statement
+
+COLUMNS: Final = """
+    id, scope, {key}, status, fingerprint, attempt_token, attempts, tainted, deferred, on_lost_lease,
+    {left locked_until}, {left grace_until}, {left expires_at},
+    response_status, response_headers, response_body, response_schema_version
+"""
+
+FIND = Statement("", f"SELECT {COLUMNS} FROM idempotency_key WHERE scope = %(scope)s AND id = %(id)s")
+FIND_BY_KEY = Statement("", f"SELECT {COLUMNS} FROM idempotency_key WHERE {{key}} = %(key)s AND scope = %(scope)s")
+
+
+def find(scope: str, record: UUID, using: str) -> Record | None:
+    """The record as it stands now."""
+    rows = FIND.rows(using, scope=scope, id=record)
+    return read(rows[0]) if rows else None
+
+
+def find_by_key(scope: str, key: str, using: str) -> Record | None:
+    """The record of a key whose id was made by somebody else's rule."""
+    rows = FIND_BY_KEY.rows(using, scope=scope, key=key)
+    return read(rows[0]) if rows else None
+
+
+def read(row: tuple[Any, ...]) -> Record:
+    return Record(
+        id=_uuid(row[0]),
+        scope=row[1],
+        key=row[2],
+        status=Status(row[3]),
+        fingerprint=row[4],
+        token=row[5] and _uuid(row[5]),
+        attempts=row[6],
+        tainted=bool(row[7]),
+        deferred=bool(row[8]),
+        on_lost_lease=LostLease(row[9]),
+        lease_left=_seconds(row[10]),
+        grace_left=_seconds(row[11]),
+        expires_in=_seconds(row[12]),
+        reply=_reply(*row[13:17]) if row[13] is not None else None,
+    )
+
+
+def _uuid(value: UUID | str) -> UUID:
+    return value if isinstance(value, UUID) else UUID(value)
+
+
+def _seconds(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _reply(status: int, headers: str, body: bytes | memoryview | None, version: int | None) -> Reply:
+    """An answer that cannot be read is withheld; the effect it belongs to never runs again."""
+    try:
+        pairs, content = load_headers(headers), None if body is None else bytes(body)
+    except UnreadableReply:
+        pairs, content = (), None
+    return Reply(status=status, headers=pairs, body=content, schema_version=version or 1)

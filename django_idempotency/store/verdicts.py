@@ -1,0 +1,135 @@
+"""Settling a doubt: what reconcilers, webhooks and operators may write."""
+
+from uuid import UUID
+
+from django_idempotency.core.replies import Reply
+from django_idempotency.store.answers import ANSWER, reply_values
+from django_idempotency.store.dialects import Statement
+
+_HERE = "scope = %(scope)s AND id = %(id)s"
+# A doubt that is settled leaves all tries to the next one.
+_SETTLED = "tainted = FALSE, reconcile_after = NULL, reconcile_attempts = 0, expires_at = {now + retention_seconds}"
+# A verdict counts for the attempt it was asked about: the token is the one read before the poll.
+_AS_READ = f"{_HERE} AND status = 'unknown' AND attempt_token = %(read_token)s"
+
+LANDED = Statement("T9", f"UPDATE idempotency_key SET status = 'completed', {ANSWER} WHERE {_AS_READ}")
+
+NOT_EXECUTED = Statement(
+    "T10",
+    f"""
+    UPDATE idempotency_key SET status = 'failed_retryable', {_SETTLED}
+    WHERE {_AS_READ} AND NOT deferred AND grace_until <= {{now}}
+    """,
+)
+
+NOT_EXECUTED_DEFERRED = Statement(
+    "T10",
+    f"""
+    UPDATE idempotency_key
+    SET status = 'pending', locked_until = {{now + %(pick_up)s}}, {_SETTLED}
+    WHERE {_AS_READ} AND deferred AND grace_until <= {{now}}
+    """,
+)
+
+INCONCLUSIVE = Statement(
+    "T11",
+    f"""
+    UPDATE idempotency_key
+    SET reconcile_attempts = reconcile_attempts + 1, reconcile_after = {{now + %(wait)s}}
+    WHERE {_AS_READ} AND reconcile_attempts + 1 < %(cap)s
+    """,
+)
+
+GIVE_UP = Statement(
+    "T12",
+    f"""
+    UPDATE idempotency_key
+    SET status = 'dead_letter', reconcile_attempts = reconcile_attempts + 1, reconcile_after = NULL
+    WHERE {_AS_READ} AND reconcile_attempts + 1 >= %(cap)s
+    """,
+)
+
+# Asked again later without counting as a try: nobody to ask, or grace had not passed.
+POSTPONE = Statement("T11p", f"UPDATE idempotency_key SET reconcile_after = {{now + %(wait)s}} WHERE {_AS_READ}")
+
+EVIDENCE = Statement(
+    "T13",
+    f"""
+    UPDATE idempotency_key SET status = 'completed', {ANSWER}
+    WHERE {_HERE} AND status IN ('unknown', 'failed_retryable', 'dead_letter', 'pending')
+    """,
+)
+
+DENIAL = Statement(
+    "T13''",
+    f"""
+    UPDATE idempotency_key SET status = 'unknown', reconcile_after = {{now}}
+    WHERE {_HERE} AND status IN ('unknown', 'dead_letter') AND attempt_token IS NOT NULL
+    """,
+)
+
+DISMISS = Statement(
+    "T14",
+    f"""
+    UPDATE idempotency_key SET status = 'failed_retryable', {_SETTLED}
+    WHERE {_HERE} AND status IN ('unknown', 'dead_letter') AND grace_until <= {{now}}
+    """,
+)
+
+TRY_AGAIN = Statement(
+    "T14'",
+    f"""
+    UPDATE idempotency_key SET status = 'unknown', reconcile_attempts = 0, attempts = 0, reconcile_after = {{now}}
+    WHERE {_HERE} AND status = 'dead_letter'
+    """,
+)
+
+
+def landed(scope: str, record: UUID, read_token: UUID, reply: Reply, using: str) -> bool:
+    """T9: it happened, and this is the answer. Runs in the transaction of the domain write."""
+    return LANDED.run(using, scope=scope, id=record, read_token=read_token, **reply_values(reply)) == 1
+
+
+def not_executed(scope: str, record: UUID, read_token: UUID, using: str) -> bool:
+    """T10: it did not happen, and no message of it can still be on its way."""
+    return NOT_EXECUTED.run(using, scope=scope, id=record, read_token=read_token) == 1
+
+
+def not_executed_deferred(scope: str, record: UUID, read_token: UUID, pick_up: int, using: str) -> bool:
+    """T10 for deferred work: it did not happen; a worker may take it again."""
+    return NOT_EXECUTED_DEFERRED.run(using, scope=scope, id=record, read_token=read_token, pick_up=pick_up) == 1
+
+
+def inconclusive(scope: str, record: UUID, read_token: UUID, wait: float, cap: int, using: str) -> bool:
+    """T11: ask again later; False when the tries are used up or somebody settled it."""
+    return INCONCLUSIVE.run(using, scope=scope, id=record, read_token=read_token, wait=wait, cap=cap) == 1
+
+
+def give_up(scope: str, record: UUID, read_token: UUID, cap: int, using: str) -> bool:
+    """T12: the last try was inconclusive; a person has to look."""
+    return GIVE_UP.run(using, scope=scope, id=record, read_token=read_token, cap=cap) == 1
+
+
+def postpone(scope: str, record: UUID, read_token: UUID, wait: float, using: str) -> bool:
+    """T11p: ask again later; not counted as a try."""
+    return POSTPONE.run(using, scope=scope, id=record, read_token=read_token, wait=wait) == 1
+
+
+def evidence(scope: str, record: UUID, reply: Reply, using: str) -> bool:
+    """T13: somebody who knows says that it happened."""
+    return EVIDENCE.run(using, scope=scope, id=record, **reply_values(reply)) == 1
+
+
+def denial(scope: str, record: UUID, using: str) -> bool:
+    """T13'': a webhook says that it did not happen; the reconciler asks at once, under its own rules."""
+    return DENIAL.run(using, scope=scope, id=record) == 1
+
+
+def dismiss(scope: str, record: UUID, using: str) -> bool:
+    """T14: an operator vouches that it did not happen."""
+    return DISMISS.run(using, scope=scope, id=record) == 1
+
+
+def try_again(scope: str, record: UUID, using: str) -> bool:
+    """T14': give the reconciler, or the resumer, all its tries once more."""
+    return TRY_AGAIN.run(using, scope=scope, id=record) == 1

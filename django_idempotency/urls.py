@@ -1,0 +1,23 @@
+"""path("idempotency/", include("django_idempotency.urls"))"""
+
+from collections.abc import Callable
+
+from django.apps import apps
+from django.http.response import HttpResponseBase
+from django.urls import path
+
+from django_idempotency.http.health import health_view
+from django_idempotency.http.operations import OperationView
+
+if apps.is_installed("rest_framework"):
+    from django_idempotency import rest_framework
+
+    operation_view: Callable[..., HttpResponseBase] = rest_framework.OperationView.as_view()
+else:
+    operation_view = OperationView.as_view()
+
+app_name = "django_idempotency"
+urlpatterns = [
+    path("health/", health_view, name="health"),
+    path("operations/<str:ref>/", operation_view, name="idempotency-operation"),
+]

@@ -1,0 +1,1 @@
+"""A payment provider to practise with; standard library only, runnable as its own process."""

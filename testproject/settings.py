@@ -1,0 +1,138 @@
+"""Every setting that a deployment may want to change comes from the environment."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import django
+
+from django_idempotency.tasks import SECONDS, beat_schedule
+from testproject import policy
+from testproject.databases import from_url
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+VAR = Path(os.environ.get("TESTPROJECT_VAR", BASE_DIR / "var"))
+
+
+def switched_on(name: str) -> bool:
+    return os.environ.get(name, "").lower() in ("1", "true", "yes", "on")
+
+
+DEBUG = switched_on("DJANGO_DEBUG")
+PRODUCTION = switched_on("DJANGO_PRODUCTION")
+SECRET_KEY = "for-demonstration-only-never-use-this-key-for-anything-real"
+ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
+ROOT_URLCONF = "testproject.urls"
+WSGI_APPLICATION = "testproject.wsgi.application"
+ASGI_APPLICATION = "testproject.asgi.application"
+USE_TZ = True
+TIME_ZONE = "UTC"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 10_000_000
+STATIC_URL = "static/"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "rest_framework.authtoken",
+    "django_idempotency",
+    "testproject.payments",
+]
+if find_spec("django_celery_beat"):
+    INSTALLED_APPS.append("django_celery_beat")
+DESCRIBED = find_spec("drf_spectacular") is not None
+if DESCRIBED:
+    INSTALLED_APPS.append("drf_spectacular")
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "testproject.policy.StrictPolicy",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "testproject.payments.errors.ErrorsAsJson",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+if django.VERSION >= (6, 1):  # the first whose admin has nonces: from there on nothing is allowed without one
+    MIDDLEWARE[MIDDLEWARE.index("testproject.policy.StrictPolicy")] = (
+        "django.middleware.csp.ContentSecurityPolicyMiddleware"
+    )
+    TEMPLATES[0]["OPTIONS"]["context_processors"].append("django.template.context_processors.csp")  # type: ignore[index]
+    SECURE_CSP = policy.with_nonces()
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "handlers": {"stderr": {"class": "logging.StreamHandler"}},
+    "loggers": {"django.request": {"handlers": ["stderr"], "level": "ERROR", "propagate": True}},
+}
+
+DATABASE_URL = os.environ.get("DATABASE_URL", "sqlite:///db.sqlite3")
+DATABASES = {
+    "default": {
+        **from_url(DATABASE_URL, base=BASE_DIR),
+        "ATOMIC_REQUESTS": switched_on("DJANGO_ATOMIC_REQUESTS"),
+        "CONN_MAX_AGE": int(os.environ.get("DATABASE_CONN_MAX_AGE", "60")),
+        "CONN_HEALTH_CHECKS": True,
+    }
+}
+
+REST_FRAMEWORK: dict[str, Any] = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.TokenAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+}
+if DESCRIBED:
+    REST_FRAMEWORK["DEFAULT_SCHEMA_CLASS"] = "drf_spectacular.openapi.AutoSchema"
+SPECTACULAR_SETTINGS = {"TITLE": "Payments", "VERSION": "1", "SERVE_INCLUDE_SCHEMA": False}
+
+CELERY_BROKER_URL = os.environ.get("CELERY_BROKER_URL", "filesystem://")
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_SERIALIZER = "json"
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TASK_DEFAULT_QUEUE = os.environ.get("CELERY_TASK_DEFAULT_QUEUE", "celery")
+every = os.environ.get("IDEMPOTENCY_EVERY_SECONDS")  # for those who want to watch: every duty in this rhythm
+CELERY_BEAT_SCHEDULE = beat_schedule(**({task.rpartition(".")[2]: int(every) for task in SECONDS} if every else {}))
+CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, object] = {}
+if CELERY_BROKER_URL.startswith("filesystem:"):
+    CELERY_BROKER_TRANSPORT_OPTIONS = {
+        "data_folder_in": str(VAR / "celery" / "messages"),
+        "data_folder_out": str(VAR / "celery" / "messages"),
+        "control_folder": str(VAR / "celery" / "control"),
+    }
+
+SILENCED_SYSTEM_CHECKS = ["django_idempotency.W031"]  # the conformance views are a fixture, with nobody to ask
+
+IDEMPOTENCY = {
+    name: float(os.environ[f"IDEMPOTENCY_{name}_SECONDS"])
+    for name in ("LEASE", "GRACE", "RETENTION", "PICK_UP")
+    if f"IDEMPOTENCY_{name}_SECONDS" in os.environ
+}
+if switched_on("IDEMPOTENCY_COUNT_OUTCOMES"):
+    IDEMPOTENCY["COUNT_OUTCOMES"] = True
+
+GATEWAY_URL = os.environ.get("GATEWAY_URL", "")  # empty: the same provider, in process
+GATEWAY_LEDGER = VAR / "ledger.jsonl"
+GATEWAY_TIMEOUT_SECONDS = float(os.environ.get("GATEWAY_TIMEOUT_SECONDS", "10"))
+GATEWAY_WEBHOOK_SECRET = os.environ.get("GATEWAY_WEBHOOK_SECRET", "whsec_demo")
+CONFORMANCE_COUNTER = VAR / "conformance.counter"

@@ -1,0 +1,155 @@
+"""A few records with a past worth reading, told through the library itself; only their times are moved back."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F
+from django.utils import timezone
+
+from django_idempotency import by_hand, claiming
+from django_idempotency.core.decisions import Call
+from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
+from django_idempotency.core.policy import Expiry, Policy
+from django_idempotency.core.progress import Progress
+from django_idempotency.core.replies import json_reply
+from django_idempotency.finishing import Attempt, doubt, finish, release
+from django_idempotency.http.calls import scope_of
+from django_idempotency.models import IdempotencyEvent, IdempotencyKey
+from django_idempotency.resolution import resolve, try_again
+from django_idempotency.settling import Landed, NotExecuted
+from django_idempotency.store import events, runs, verdicts
+
+USING = "default"
+CHARGE = {"id": 4711, "amount": 12500, "currency": "EUR", "customer": "ada", "charge": "ch_9f2c", "settled_at": None}
+ORDER = json.dumps({"amount": 12500, "currency": "EUR", "customer": "ada"}).encode()
+
+
+def tell() -> int:
+    """One record for each story; nothing where they were told before."""
+    stories = (
+        paid,
+        refused,
+        unanswered,
+        given_up,
+        settled_by_webhook,
+        settled_by_hand,
+        withdrawn,
+        half_a_ride,
+        running,
+    )
+    if IdempotencyKey.objects.filter(key__startswith="story-").exists():
+        return 0
+    for minutes, story in enumerate(stories, start=1):
+        move_back(story().call.id, timedelta(minutes=7 * minutes))
+    return len(stories)
+
+
+def claimed(key: str, operation: str = "payments.create", path: str = "/payments/", **policy: Any) -> Attempt:
+    fingerprint = seal(RequestParts("POST", path, "", "application/json", ORDER), FingerprintRule())
+    scope, chosen = scope_of("user:7", operation), Policy(**policy)
+    call = Call(scope, f"story-{key}", fingerprint, chosen, "user:7", operation, "POST", path)
+    attempt = claiming.begin(call)
+    if not isinstance(attempt, Attempt):
+        raise TypeError(f"The story {key!r} has begun already.")
+    return attempt
+
+
+def paid() -> Attempt:
+    attempt = claimed("paid-41d0-8c55-aa21f00d7e11")
+    finish(attempt, lambda: (None, json_reply(201, CHARGE, [("Location", "/payments/4711/")])))
+    return attempt
+
+
+def refused() -> Attempt:
+    attempt = claimed("refused-4e7b-9f02-51c83ad0be72")
+    release(attempt, "GatewayUnreachable")
+    return attempt
+
+
+def unanswered() -> Attempt:
+    attempt = claimed("unanswered-4f0a-b1d4-07cc9e51a3f8")
+    doubt(attempt, "GatewayUnanswered")
+    return attempt
+
+
+def given_up() -> Attempt:
+    attempt = claimed("given-up-4c19-8e3d-f6a2b7d90c14")
+    doubt(attempt, "GatewayUnanswered")
+    call, why = attempt.call, "the gateway answers 503 to every question"
+    record(attempt).update(reconcile_attempts=9, grace_until=past())
+    dead_letter(attempt, why)
+    try_again(call.id, by="admin", reason="The gateway says that it is back since 02:40.")
+    record(attempt).update(reconcile_attempts=9)
+    dead_letter(attempt, why)
+    return attempt
+
+
+def settled_by_webhook() -> Attempt:
+    attempt = claimed("webhook-4a6e-93b7-2d40c1e85f69")
+    doubt(attempt, "GatewayUnanswered")
+    resolve(attempt.call.id, Landed(json_reply(201, CHARGE)), by="gateway webhook", reason="charge.succeeded ch_9f2c")
+    return attempt
+
+
+def settled_by_hand() -> Attempt:
+    attempt = claimed("by-hand-4d52-a7f1-90be63c7d824")
+    doubt(attempt, "WorkerLost")
+    record(attempt).update(grace_until=past())
+    why = "The provider's ledger holds no charge for this key; asked their support, ticket 20931."
+    resolve(attempt.call.id, NotExecuted(), by="admin", reason=why, operator=True)
+    return attempt
+
+
+def withdrawn() -> Attempt:
+    attempt = claimed("withdrawn-4b88-8d06-3ea7f5c1b920", expiry=Expiry.SOFT)
+    finish(attempt, lambda: (None, json_reply(201, CHARGE)))
+    by_hand.expire(attempt.call.id, by="admin", reason="The stored answer named the wrong customer.")
+    return attempt
+
+
+def half_a_ride() -> Attempt:
+    attempt = claimed("ride-4399-b0c2-6f18d7a4e053", "rides.create", "/rides/")
+    call, arguments = attempt.call, {"owner": 7, "origin": "Harbour", "target": "Airport", "amount": 2000}
+    first = Progress().done("ride_created", 88).done("audited", None)
+    runs.begin(
+        call.scope, call.id, attempt.token, runs.Run("rides.create", json.dumps(arguments), Progress().dump(), 0), USING
+    )
+    progress = first.started("charge_created").dump()
+    record(attempt).update(progress=progress, recovery_point="audited", steps_done=3, on_lost_lease="unknown")
+    doubt(attempt, "GatewayUnanswered")
+    return attempt
+
+
+def running() -> Attempt:
+    return claimed("running-47c3-9a15-e80b2d6f41ca", lease=timedelta(minutes=30))
+
+
+def dead_letter(attempt: Attempt, why: str) -> None:
+    call = attempt.call
+    verdicts.give_up(call.scope, call.id, attempt.token, 10, USING)
+    events.note(call.id, "dead letter", "T12", USING, actor="reconciler", reason=why)
+
+
+def record(attempt: Attempt) -> Any:
+    return IdempotencyKey.objects.filter(id=attempt.call.id)
+
+
+def past() -> Any:
+    return timezone.now() - timedelta(hours=1)
+
+
+def move_back(found: UUID, by: timedelta) -> None:
+    """As if it had begun then, with some minutes between what happened."""
+    told = list(IdempotencyEvent.objects.filter(record_id=found).order_by("id"))
+    for number, event in enumerate(told, start=1):
+        IdempotencyEvent.objects.filter(pk=event.pk).update(at=F("at") - by * (1 - number / (len(told) + 1)))
+    moved = {"created_at": F("created_at") - by, "last_run_at": F("last_run_at") - by}
+    row = IdempotencyKey.objects.filter(id=found)
+    row.update(**moved)
+    if not told:
+        row.filter(status="completed").update(completed_at=F("created_at") + timedelta(seconds=1.4))
+        row.filter(locked_until__isnull=False).update(locked_until=F("locked_until") - by / 6)

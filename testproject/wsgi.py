@@ -1,0 +1,8 @@
+"""For gunicorn and other WSGI servers."""
+
+import os
+
+from django.core.wsgi import get_wsgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
+application = get_wsgi_application()

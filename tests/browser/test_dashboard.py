@@ -1,0 +1,106 @@
+"""The dashboard in a real browser, under a strict policy: no error, nothing refused, nothing that axe minds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+from pytest_django.live_server_helper import LiveServer
+
+from django_idempotency.dashboard import forget
+from testproject.history import fill
+from tests.browser.browsing import axe, launched, opened
+from tests.maintenance.records import completed
+
+WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+
+
+@pytest.fixture
+def address(live_server: LiveServer, settings: Any) -> Iterator[str]:
+    settings.IDEMPOTENCY = {"COUNT_OUTCOMES": True}
+    settings.ALLOWED_HOSTS = ["*"]
+    forget()
+    yield live_server.url + reverse("admin:django_idempotency_dashboard")
+    forget()
+
+
+@pytest.fixture
+def cookie(address: str) -> dict[str, str]:
+    client = Client()
+    client.force_login(User.objects.create_superuser("root"))
+    return {"name": "sessionid", "value": client.cookies["sessionid"].value, "url": address}
+
+
+@pytest.fixture
+def chromium(cookie: dict[str, str]) -> Iterator[Any]:
+    """Opened after the last query of the test and closed before the database is tidied."""
+    yield from launched()
+
+
+@pytest.fixture
+def history(address: str) -> None:
+    assert fill() > 100
+    completed("shop.checkout.views.PaymentViewSet.create")
+
+
+@pytest.mark.usefixtures("history")
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_it_is_clean_and_can_be_read_by_everybody(
+    chromium: Any, cookie: dict[str, str], address: str, scheme: str, size: dict[str, int]
+) -> None:
+    page, complaints = opened(chromium, cookie, address, color_scheme=scheme, viewport=size)
+    assert page.locator("svg.chart").count() == 6
+    found = axe.Axe().run(page, context="#content").response["violations"]
+    assert [(each["id"], each["nodes"][0]["html"][:200]) for each in found] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+    assert complaints == []
+
+
+@pytest.mark.usefixtures("history")
+@pytest.mark.django_db(transaction=True)
+def test_the_style_sheet_colours_the_pictures(chromium: Any, cookie: dict[str, str], address: str) -> None:
+    seen = set()
+    for scheme in ("light", "dark"):
+        page, _ = opened(chromium, cookie, address, color_scheme=scheme)
+        seen.add(page.evaluate("getComputedStyle(document.querySelector('.chart .worst')).fill"))
+    assert len(seen) == 2
+    assert "rgb(0, 0, 0)" not in seen
+
+
+@pytest.mark.usefixtures("history")
+@pytest.mark.django_db(transaction=True)
+def test_no_words_of_a_picture_overlap(chromium: Any, cookie: dict[str, str], address: str) -> None:
+    for size in (WIDE, NARROW):
+        page, _ = opened(chromium, cookie, address, viewport=size)
+        assert page.evaluate(OVERLAPPING) == []
+
+
+OVERLAPPING = """
+() => [...document.querySelectorAll("svg.chart")].flatMap(svg => {
+  const texts = [...svg.querySelectorAll("text")].map(t => [t.textContent, t.getBoundingClientRect()]);
+  return texts.flatMap(([a, p], i) => texts.slice(i + 1).filter(([b, q]) =>
+    p.left < q.right - 1 && q.left < p.right - 1 && p.top < q.bottom - 4 && q.top < p.bottom - 4
+  ).map(([b]) => `${a} / ${b}`));
+})
+"""
+
+
+@pytest.mark.usefixtures("history")
+@pytest.mark.django_db(transaction=True)
+def test_the_other_period_and_the_tables_are_one_click_away(
+    chromium: Any, cookie: dict[str, str], address: str
+) -> None:
+    page, complaints = opened(chromium, cookie, address)
+    page.get_by_role("link", name="last 7 days").click()
+    assert page.get_by_role("link", name="last 7 days").get_attribute("aria-current") == "true"
+    table = page.locator("section[aria-labelledby=open] table")
+    assert not table.is_visible()
+    page.locator("section[aria-labelledby=open] summary").click()
+    assert "dead letter" in table.inner_text()
+    assert complaints == []

@@ -1,0 +1,76 @@
+"""Shared by every test. The database is the one that DATABASE_URL names; SQLite when it names none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.contrib.contenttypes.management import create_contenttypes
+from django.db import connection
+from django.db.models.signals import post_migrate
+from pytest_django.plugin import DjangoDbBlocker
+
+from django_idempotency.counters import COUNTERS
+from tests.processes import Site, database_beside, running_site
+
+KEPT = {"django_content_type", "auth_permission"}  # what migrating puts there
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None) -> None:
+    """After a test with real transactions its rows are deleted.
+
+    Django would truncate every table, make the content types and permissions anew, and take many times as long.
+    """
+
+    def deletions(style: Any, tables: Iterable[str], **_options: Any) -> list[str]:
+        emptied = [f"DELETE FROM {connection.ops.quote_name(table)}" for table in tables if table not in KEPT]
+        if connection.vendor == "mysql":  # it asks after each statement whether every foreign key leads somewhere
+            return ["SET FOREIGN_KEY_CHECKS = 0", *emptied, "SET FOREIGN_KEY_CHECKS = 1"]
+        return emptied
+
+    connection.ops.sql_flush = deletions  # type: ignore[method-assign]
+    post_migrate.disconnect(create_contenttypes)
+    post_migrate.disconnect(dispatch_uid="django.contrib.auth.management.create_permissions")
+
+
+@pytest.fixture(autouse=True)
+def _counts_end_with_their_test() -> Iterator[None]:
+    """Else a later test, or the end of the run, would write them."""
+    yield
+    if COUNTERS._timer is not None:
+        COUNTERS._timer.cancel()
+    COUNTERS.reset()
+
+
+@pytest.fixture
+def vendor() -> str:
+    """Which database this run is about."""
+    return connection.vendor
+
+
+@pytest.fixture(scope="session")
+def http_database(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: DjangoDbBlocker) -> Iterator[str]:
+    """The database of the server processes, beside the one of this process."""
+    folder = tmp_path_factory.mktemp("database")
+    with django_db_blocker.unblock():
+        context = database_beside(settings.DATABASE_URL, "http", folder)
+        url = context.__enter__()
+    yield url
+    with django_db_blocker.unblock():
+        context.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="session")
+def uvicorn_site(tmp_path_factory: pytest.TempPathFactory, http_database: str) -> Iterator[Site]:
+    with running_site(tmp_path_factory.mktemp("uvicorn"), http_database, kind="uvicorn") as site:
+        yield site
+
+
+@pytest.fixture(scope="session")
+def gunicorn_site(tmp_path_factory: pytest.TempPathFactory, http_database: str) -> Iterator[Site]:
+    """4 workers of 16 threads."""
+    with running_site(tmp_path_factory.mktemp("gunicorn"), http_database) as site:
+        yield site

@@ -1,0 +1,418 @@
+"""What an operator may do: rights, confirmation, the change, its audit, and races that somebody else won."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.db import connection, transaction
+from django.test import Client
+from django.utils import timezone
+
+from django_idempotency.console.actions import ACTIONS, BY_NAME
+from django_idempotency.core.states import Status
+from django_idempotency.models import IdempotencyEvent, IdempotencyKey
+from django_idempotency.reconciliation import _RECONCILERS, Inconclusive, Landed, NotExecuted, reconciler
+from django_idempotency.resolution import try_again
+from django_idempotency.store import rows
+from tests.console.people import LIST, RIGHTS, act, client_of, confirm, many, page_of, person, record, said, send
+from tests.maintenance.records import CREATED
+from tests.store.actors import actors, backend, is_waiting, until
+
+PAST = timedelta(hours=-1)
+OPERATION: Final = "tests.console"
+
+# A state from which it can be done, and the state in which the record ends.
+CASES: Final = {
+    "ask-reconciler": (Status.UNKNOWN, Status.COMPLETED),
+    "resolve-landed": (Status.DEAD_LETTER, Status.COMPLETED),
+    "resolve-not-executed": (Status.UNKNOWN, Status.FAILED_RETRYABLE),
+    "try-again": (Status.DEAD_LETTER, Status.UNKNOWN),
+    "enqueue": (Status.PENDING, Status.PENDING),
+    "expire-now": (Status.COMPLETED, Status.EXPIRED),
+}
+CITES: Final = {
+    "ask-reconciler": ["", "T9"],
+    "resolve-landed": ["T13"],
+    "resolve-not-executed": ["T14"],
+    "try-again": ["T14'"],
+    "enqueue": ["D3"],
+    "expire-now": ["T18"],
+}
+
+
+@pytest.fixture
+def verdicts() -> Iterator[list[Any]]:
+    """What the reconciler answers, one after the other."""
+    answers: list[Any] = [Landed(CREATED)]
+    reconciler(OPERATION)(lambda _row: answers.pop(0))
+    yield answers
+    del _RECONCILERS[OPERATION]
+
+
+def ready(name: str, key: str = "key", **columns: Any) -> UUID:
+    """A record with which it can be done now."""
+    now = timezone.now()
+    status = CASES[name][0]
+    if status is Status.PENDING:
+        columns = {"locked_until": now + PAST, **columns}
+    return record(status, key=key, **{"operation": OPERATION, "grace_until": now + PAST, **columns})
+
+
+def status_of(found: UUID) -> str:
+    return IdempotencyKey.objects.get(pk=found).status
+
+
+def trail(found: UUID) -> list[IdempotencyEvent]:
+    return list(IdempotencyEvent.objects.filter(record_id=found).exclude(kind="dead letter").order_by("id"))
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_done_and_it_is_written_down(operator: Client, verdicts: list[Any], name: str) -> None:
+    found = ready(name)
+    page = confirm(operator, act(name, found))
+    assert page.redirect_chain[-1][0] == page_of(found)
+    assert status_of(found) == CASES[name][1]
+    written = trail(found)
+    assert [event.transition for event in written] == CITES[name]
+    assert (written[0].actor, written[0].reason) == ("operator", "asked the bank")
+    entry = LogEntry.objects.get()
+    assert (entry.object_id, str(entry.user)) == (str(found), "operator")
+    assert "asked the bank" in entry.change_message
+    assert said(page).startswith("key: ")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", CASES)
+def test_without_its_own_right_there_is_no_button_and_no_way(verdicts: list[Any], name: str) -> None:
+    found = ready(name)
+    right = name.replace("-", "_")
+    without = client_of(person("without", *(each for each in RIGHTS if each != right)))
+    only = client_of(person("only", right))
+    before = IdempotencyKey.objects.values().get()
+    assert act(name, found) not in without.get(page_of(found)).content.decode()
+    assert act(name, found) in only.get(page_of(found)).content.decode()
+    menu = {choice for choice, _label in only.get(LIST).context["action_form"].fields["action"].choices}
+    assert menu == {"", name}
+    for response in (without.get(act(name, found)), without.post(act(name, found), {"reason": "because"})):
+        assert response.status_code == 403
+    assert IdempotencyKey.objects.values().get() == before
+    assert trail(found) == []
+
+
+@pytest.mark.django_db
+def test_an_operator_who_may_not_look_may_not_act(verdicts: list[Any]) -> None:
+    user = person("blind", "expire_now")
+    user.user_permissions.remove(*user.user_permissions.filter(codename="view_idempotencykey"))
+    assert client_of(user).get(act("expire-now", ready("expire-now"))).status_code == 403
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_is_done_without_a_reason(operator: Client, verdicts: list[Any], name: str) -> None:
+    found = ready(name)
+    before = IdempotencyKey.objects.values().get()
+    page = confirm(operator, act(name, found), reason="   ")
+    assert page.context["form"].errors["reason"]
+    assert IdempotencyKey.objects.values().get() == before
+    assert not LogEntry.objects.exists()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", CASES)
+def test_looking_at_the_question_changes_nothing(operator: Client, verdicts: list[Any], name: str) -> None:
+    found = ready(name)
+    before = IdempotencyKey.objects.values().get()
+    page = operator.get(act(name, found)).content.decode()
+    assert str(BY_NAME[name].sentence).replace("'", "&#x27;") in page
+    assert str(BY_NAME[name].risk).replace("'", "&#x27;") in page
+    assert IdempotencyKey.objects.values().get() == before
+
+
+@pytest.mark.django_db
+def test_a_form_from_elsewhere_is_refused() -> None:
+    client = client_of(person("operator", *RIGHTS), enforce_csrf_checks=True)
+    found = ready("expire-now")
+    assert client.post(act("expire-now", found), {"reason": "because"}).status_code == 403
+    assert status_of(found) == "completed"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("status", Status)
+def test_it_is_offered_in_the_states_of_the_table(operator: Client, name: str, status: Status) -> None:
+    found = record(status, grace_until=timezone.now() + PAST)
+    fits = status in BY_NAME[name].statuses
+    assert (act(name, found) in operator.get(page_of(found)).content.decode()) is fits
+    asked = operator.get(act(name, found))
+    assert asked.context["ready"] is fits
+    if not fits:
+        before = IdempotencyKey.objects.values().get()
+        send(operator, act(name, found), asked)
+        after = IdempotencyKey.objects.values().get()
+        assert {**after, "reconcile_after": None} == {**before, "reconcile_after": None}
+
+
+def test_the_states_are_those_of_the_table() -> None:
+    assert {action.name: set(action.statuses) for action in ACTIONS} == {
+        "ask-reconciler": {Status.UNKNOWN},
+        "resolve-landed": {Status.UNKNOWN, Status.FAILED_RETRYABLE, Status.DEAD_LETTER, Status.PENDING},
+        "resolve-not-executed": {Status.UNKNOWN, Status.DEAD_LETTER},
+        "try-again": {Status.DEAD_LETTER},
+        "enqueue": {Status.PENDING},
+        "expire-now": {Status.COMPLETED, Status.FAILED},
+    }
+
+
+@pytest.mark.django_db
+def test_several_at_once_from_the_list(operator: Client) -> None:
+    found = many(3, Status.DEAD_LETTER)
+    other = record(Status.COMPLETED)
+    ticked = [str(each) for each in (*found, other)]
+    asked = operator.post(LIST, {"action": "try-again", "_selected_action": ticked, "index": "0"}, follow=True)
+    assert asked.status_code == 200
+    assert [choice.fits for choice in asked.context["choices"]].count(True) == 3
+    address = asked.redirect_chain[-1][0]
+    page = send(operator, address, asked)
+    assert page.redirect_chain[-1][0] == LIST
+    assert {status_of(each) for each in found} == {"unknown"}
+    assert status_of(other) == "completed"
+    assert LogEntry.objects.count() == 3
+    assert said(page).count("at its next run") == 3
+    assert "“completed” now" in said(page)
+
+
+@pytest.mark.django_db
+def test_the_whole_table_is_never_meant(operator: Client) -> None:
+    one, two = record(Status.DEAD_LETTER), record(Status.DEAD_LETTER, key="other")
+    form = {"action": "try-again", "_selected_action": [str(one)], "index": "0", "select_across": "1"}
+    asked = operator.post(LIST, form, follow=True)
+    assert [choice.row.pk for choice in asked.context["choices"]] == [one]
+    assert status_of(two) == "dead_letter"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("records", ["", "nonsense", UUID(int=1).hex, "," * 3])
+def test_records_that_are_not_there(operator: Client, records: str) -> None:
+    assert operator.get(act("expire-now") + records).status_code == 404
+
+
+@pytest.mark.django_db
+def test_an_action_that_is_none(operator: Client) -> None:
+    assert operator.get(act("expire-now", record(Status.COMPLETED)).replace("expire-now", "explode")).status_code == 404
+
+
+# The answer that is stored
+
+
+@pytest.mark.django_db
+def test_the_answer_of_a_landed_record_is_the_one_that_was_entered(operator: Client) -> None:
+    found = ready("resolve-landed")
+    confirm(operator, act("resolve-landed", found), status="201", content_type="application/json", body='{"id": 7}')
+    reply = rows.find("scope", found, "default")
+    assert reply is not None
+    assert reply.reply is not None
+    assert (reply.reply.status, reply.reply.body) == (201, b'{"id": 7}')
+    assert reply.reply.headers == (("Content-Type", "application/json"),)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("body", "{"), ("status", "199"), ("status", "600"), ("content_type", "a\nb: c"), ("content_type", "ä")],
+)
+def test_an_answer_that_cannot_be_one_is_refused(operator: Client, field: str, value: str) -> None:
+    found = ready("resolve-landed")
+    page = confirm(operator, act("resolve-landed", found), **{field: value})
+    assert page.context["form"].errors[field]
+    assert status_of(found) == "dead_letter"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("status", ["200", "599"])
+def test_both_ends_of_what_a_status_may_be(operator: Client, status: str) -> None:
+    found = ready("resolve-landed")
+    confirm(operator, act("resolve-landed", found), status=status)
+    assert IdempotencyKey.objects.get().response_status == int(status)
+
+
+def test_landed_warns_that_it_makes_no_domain_writes() -> None:
+    assert "makes no domain writes" in str(BY_NAME["resolve-landed"].risk)
+
+
+# Not yet
+
+
+@pytest.mark.django_db
+def test_not_executed_before_grace_says_how_long_to_wait(operator: Client) -> None:
+    found = ready("resolve-not-executed", grace_until=timezone.now() + timedelta(minutes=10))
+    asked = operator.get(act("resolve-not-executed", found))
+    assert "Grace has not passed" in asked.content.decode()
+    assert not asked.context["ready"]
+    page = send(operator, act("resolve-not-executed", found), asked)
+    assert "it can be done in 9 min" in said(page) or "it can be done in 10 min" in said(page)
+    assert status_of(found) == "unknown"
+    assert not LogEntry.objects.exists()
+
+
+@pytest.mark.django_db
+def test_a_message_that_may_be_on_its_way_is_not_sent_again(operator: Client) -> None:
+    found = ready("enqueue", locked_until=timezone.now() + timedelta(minutes=10))
+    page = confirm(operator, act("enqueue", found))
+    assert "it can be done in" in said(page)
+    assert trail(found) == []
+
+
+# The reconciler's answers
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("verdict", "status", "words"),
+    [
+        (NotExecuted(), "failed_retryable", "the next request with this key runs"),
+        (Inconclusive(), "unknown", "could not tell; it asks again"),
+    ],
+)
+def test_what_the_reconciler_says_is_said(
+    operator: Client, verdicts: list[Any], verdict: Any, status: str, words: str
+) -> None:
+    verdicts[:] = [verdict]
+    found = ready("ask-reconciler")
+    page = confirm(operator, act("ask-reconciler", found))
+    assert words in said(page)
+    assert status_of(found) == status
+
+
+@pytest.mark.django_db
+def test_the_last_try_makes_it_a_dead_letter(operator: Client, verdicts: list[Any]) -> None:
+    verdicts[:] = [Inconclusive()]
+    found = ready("ask-reconciler", reconcile_attempts=9)
+    page = confirm(operator, act("ask-reconciler", found))
+    assert "it is a dead letter now" in said(page)
+    assert status_of(found) == "dead_letter"
+
+
+@pytest.mark.django_db
+def test_an_operation_without_a_reconciler_has_nobody_to_ask(operator: Client) -> None:
+    page = confirm(operator, act("ask-reconciler", ready("ask-reconciler", operation="nobody.knows")))
+    assert "nobody to ask" in said(page)
+
+
+@pytest.mark.django_db
+def test_what_can_be_gone_on_with_is_not_asked_about(operator: Client) -> None:
+    found = ready("ask-reconciler", run_name="rides.create", on_lost_lease="resume")
+    assert "the resumer goes on" in said(confirm(operator, act("ask-reconciler", found)))
+
+
+# Somebody was quicker
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("name", CASES)
+def test_a_record_that_moved_on_since_it_was_looked_at(operator: Client, verdicts: list[Any], name: str) -> None:
+    """Another connection settles it between the question and the answer."""
+    found = ready(name)
+    asked = operator.get(act(name, found))
+    moved = {
+        "status": "in_progress",
+        "attempt_token": uuid4(),
+        "locked_until": timezone.now() + timedelta(hours=1),
+        "expires_at": None,
+        "reconcile_after": None,
+        "response_status": None,
+    }
+    with actors(1) as (other,):
+        other.do(IdempotencyKey.objects.filter(pk=found).update, **moved)
+    page = send(operator, act(name, found), asked)
+    assert "Somebody was quicker: it is “in progress” now" in said(page)
+    assert status_of(found) == "in_progress"
+    assert trail(found) == []
+    assert not LogEntry.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_new_attempt_in_the_same_state_is_another_one(operator: Client) -> None:
+    """What the operator knows is about the attempt that was looked at."""
+    found = ready("resolve-not-executed")
+    asked = operator.get(act("resolve-not-executed", found))
+    with actors(1) as (other,):
+        other.do(IdempotencyKey.objects.filter(pk=found).update, attempt_token=uuid4())
+    assert "Somebody was quicker" in said(send(operator, act("resolve-not-executed", found), asked))
+    assert status_of(found) == "unknown"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_record_that_is_gone(operator: Client) -> None:
+    one, two = ready("expire-now"), ready("expire-now", key="other")
+    asked = operator.get(act("expire-now", one, two))
+    with actors(1) as (other,):
+        other.do(IdempotencyKey.objects.filter(pk=one).delete)
+    send(operator, act("expire-now", one, two), asked)
+    assert status_of(two) == "expired"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_guard_decides_when_both_press_at_once(operator: Client, vendor: str) -> None:
+    """The other one has changed the row and not committed: this one waits, and then finds that it lost."""
+    if vendor == "sqlite":
+        pytest.skip("SQLite has one writer at a time")
+    found = ready("try-again")
+    asked = operator.get(act("try-again", found))
+
+    with actors(1) as (press,):
+        number = press.do(backend)
+        with transaction.atomic():
+            IdempotencyKey.objects.filter(pk=found).update(status="unknown", reconcile_after=timezone.now())
+            pressed = press.start(send, operator, act("try-again", found), asked)
+            until(lambda: pressed.done() or is_waiting(number))
+        page = pressed.result(timeout=30)
+    assert "Somebody was quicker: it is “unknown” now" in said(page)
+    assert trail(found) == []
+    assert not LogEntry.objects.exists()
+
+
+@pytest.mark.django_db
+def test_pressing_twice_does_it_once(operator: Client) -> None:
+    found = ready("try-again")
+    asked = operator.get(act("try-again", found))
+    send(operator, act("try-again", found), asked)
+    page = send(operator, act("try-again", found), asked)
+    assert "Somebody was quicker" in said(page)
+    assert len(trail(found)) == 1
+
+
+@pytest.mark.django_db
+def test_the_command_and_the_console_leave_the_same_trail(operator: Client) -> None:
+    one, two = ready("try-again"), ready("try-again", key="other")
+    confirm(operator, act("try-again", one))
+    try_again(two, by="operator", reason="asked the bank")
+    (pressed,), (typed,) = trail(one), trail(two)
+    assert (pressed.kind, pressed.transition) == (typed.kind, typed.transition)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_transaction_is_open_while_the_reconciler_asks(operator: Client, settings: Any) -> None:
+    """Even where the project wraps every request in one."""
+    seen: list[bool] = []
+    reconciler(OPERATION)(lambda _row: seen.append(connection.in_atomic_block) or Landed(CREATED))  # type: ignore[func-returns-value]
+    connection.settings_dict["ATOMIC_REQUESTS"] = True
+    try:
+        confirm(operator, act("ask-reconciler", ready("ask-reconciler")))
+    finally:
+        connection.settings_dict["ATOMIC_REQUESTS"] = False
+        del _RECONCILERS[OPERATION]
+    assert seen == [False]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", CASES)
+def test_a_question_about_many_is_cheap(operator: Client, django_assert_max_num_queries: Any, name: str) -> None:
+    found = many(30, Status.DEAD_LETTER)
+    with django_assert_max_num_queries(8):
+        assert operator.get(act(name, *found)).status_code == 200

@@ -1,0 +1,315 @@
+"""The dashboard: right numbers, at a bounded cost, in words that a person understands, for those who may see them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.db import connection
+from django.db.models import F
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from django_idempotency import dashboard, maintenance
+from django_idempotency.core.decisions import record_id
+from django_idempotency.core.states import Status
+from django_idempotency.dashboard import PERIODS, Figures, ask, figures, forget
+from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
+from django_idempotency.store import counts
+from django_idempotency.store.figures import position
+from django_idempotency.words import number, span
+from testproject.history import fill
+from tests.maintenance.records import change, claimed, completed, doubtful
+from tests.store.rows_in_states import SCOPE, Row, a_row, put
+
+pytestmark = pytest.mark.django_db
+ON = {"COUNT_OUTCOMES": True}
+
+
+@pytest.fixture(autouse=True)
+def _asked_anew() -> Iterator[None]:
+    forget()
+    yield
+    forget()
+
+
+def asked(period: str = "day") -> Figures:
+    return ask(PERIODS[period], "default")
+
+
+def dead_letter(**values: Any) -> None:
+    attempt = doubtful()
+    change(attempt, status="dead_letter", reconcile_after=None, **values)
+    IdempotencyEvent.objects.create(record_id=attempt.call.id, kind="dead letter", transition="T12")
+
+
+# Numbers
+
+
+def test_a_small_table_is_counted_exactly() -> None:
+    for make in (completed, completed, claimed, doubtful, dead_letter):
+        make()
+    found = asked()
+    assert found.exact
+    assert {status: count for status, count in found.states.items() if count} == {
+        Status.COMPLETED: 2, Status.IN_PROGRESS: 1, Status.UNKNOWN: 1, Status.DEAD_LETTER: 1,
+    }  # fmt: skip
+    assert sum(values[-1] for values in found.created.values()) == 5
+
+
+def test_an_empty_table_is_no_error() -> None:
+    found = asked()
+    assert set(found.states.values()) == {0}
+    assert (found.oldest_doubt, found.overdue, found.operations, found.duties) == (None, 0, {}, [])
+
+
+def many(count: int, status: Status, **columns: Any) -> list[IdempotencyKey]:
+    """Rows whose ids are what a claim would make them."""
+    made = []
+    for _ in range(count):
+        key = str(uuid4())
+        row: Row = {**a_row(status), "scope": SCOPE, "key": key, "created_at": timezone.now(), **columns}
+        made.append(IdempotencyKey(**{**row, "id": record_id(row["scope"], key)}))
+    return made
+
+
+def test_a_large_table_is_estimated_and_its_open_records_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dashboard, "SAMPLE", 800)
+    now = timezone.now()
+    IdempotencyKey.objects.bulk_create(
+        [
+            *many(2700, Status.COMPLETED, created_at=now - timedelta(minutes=90)),
+            *many(300, Status.FAILED, created_at=now - timedelta(hours=20)),
+            *many(7, Status.UNKNOWN, created_at=now - timedelta(hours=2)),
+        ],
+        batch_size=500,
+    )
+    found = asked()
+    assert not found.exact
+    assert found.states[Status.UNKNOWN] == 7
+    assert 2700 * 0.8 < found.states[Status.COMPLETED] < 2700 * 1.2
+    assert 300 * 0.5 < found.states[Status.FAILED] < 300 * 1.6
+    assert sum(found.created[Status.COMPLETED][-4:-2]) == found.states[Status.COMPLETED]
+    assert sum(found.created[Status.UNKNOWN]) == 7
+
+
+@pytest.mark.parametrize(("rows", "more"), [(4, False), (5, True)])
+def test_too_many_open_records_are_estimated_too(monkeypatch: pytest.MonkeyPatch, rows: int, more: bool) -> None:
+    monkeypatch.setattr(dashboard, "MOST", 5)
+    monkeypatch.setattr(dashboard, "SAMPLE", 40)
+    IdempotencyKey.objects.bulk_create([*many(60, Status.COMPLETED), *many(rows, Status.UNKNOWN)])
+    assert (Status.UNKNOWN in asked().at_least) is more
+
+
+def test_ids_come_in_the_order_of_their_positions() -> None:
+    IdempotencyKey.objects.bulk_create(many(300, Status.COMPLETED))
+    ids = IdempotencyKey.objects.order_by("id").values_list("id", flat=True)
+    places = [position(each, "default") for each in ids]
+    assert places == sorted(places)
+    assert 0 <= places[0] < 0.1
+    assert 0.9 < places[-1] < 1
+
+
+@pytest.mark.parametrize(("hours", "slot"), [(0, -1), (0.4, -1), (0.6, -2), (23.9, 0)])
+def test_a_key_stands_in_the_half_hour_of_its_creation(hours: float, slot: int) -> None:
+    put(Status.COMPLETED, created_at=timezone.now() - timedelta(hours=hours))
+    values = asked().created[Status.COMPLETED]
+    assert values[slot] == sum(values) == 1
+
+
+@pytest.mark.parametrize(("hours", "day", "week"), [(23.9, 1, 1), (24.1, 0, 1), (167.9, 0, 1), (168.1, 0, 0)])
+def test_a_period_ends(hours: float, day: int, week: int) -> None:
+    put(Status.COMPLETED, created_at=timezone.now() - timedelta(hours=hours))
+    assert sum(asked("day").created[Status.COMPLETED]) == day
+    assert sum(asked("week").created[Status.COMPLETED]) == week
+
+
+@pytest.mark.parametrize(("seconds", "place"), [(290, 0), (310, 1), (3590, 1), (3610, 2), (604_700, 4), (604_900, 5)])
+def test_a_doubt_stands_with_those_of_its_age(seconds: int, place: int) -> None:
+    change(doubtful(), created_at=F("created_at") - timedelta(seconds=seconds))
+    found = asked()
+    assert found.doubts[Status.UNKNOWN][place] == sum(found.doubts[Status.UNKNOWN]) == 1
+    assert found.oldest_doubt == pytest.approx(seconds, abs=9)
+
+
+@pytest.mark.parametrize(("seconds", "overdue"), [(-60, 0), (60, 1)])
+def test_a_lease_that_ran_out_is_seen(seconds: int, overdue: int) -> None:
+    change(claimed(), locked_until=F("created_at") - timedelta(seconds=seconds))
+    assert asked().overdue == overdue
+
+
+def test_outcomes_are_asked_for_only_where_they_are_counted(settings: Any) -> None:
+    counts.accumulate(0, "op", "reserve.replay", 3, "default")
+    assert asked().outcomes is None
+    settings.IDEMPOTENCY = ON
+    found = asked().outcomes
+    assert found is not None
+    assert sum(found["reserve.replay"]) == 3
+    assert len(found["reserve.replay"]) == PERIODS["day"].slots
+
+
+def test_figures_are_kept_for_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert figures("day").states[Status.COMPLETED] == 0
+    completed()
+    with CaptureQueriesContext(connection) as captured:
+        assert figures("day").states[Status.COMPLETED] == 0
+    assert len(captured) == 0
+    monkeypatch.setattr(dashboard, "FRESH_SECONDS", 0.0)
+    assert figures("day").states[Status.COMPLETED] == 1
+
+
+# The page
+
+
+@pytest.fixture
+def admin(client: Client) -> Client:
+    client.force_login(User.objects.create_superuser("root"))
+    return client
+
+
+def page(client: Client, period: str = "day") -> str:
+    answer = client.get(reverse("admin:django_idempotency_dashboard"), {"period": period})
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+@pytest.mark.parametrize("period", ["day", "week", "no such"])
+def test_a_history_is_shown(admin: Client, settings: Any, period: str) -> None:
+    settings.IDEMPOTENCY = ON
+    assert fill() > 100
+    assert fill() == 0
+    text = page(admin, period)
+    assert "3 outcomes need a person" in text
+    assert text.count('class="chart"') == 6
+    assert text.count('class="scroll"') == 7
+    assert not re.search(r"<[^>]+\sstyle=", text)
+
+
+def test_nothing_at_all_is_said_in_words(admin: Client) -> None:
+    for duty in (maintenance.sweep, maintenance.reconcile, maintenance.resume, maintenance.reap):
+        duty()
+    text = page(admin)
+    assert "All is well" in text
+    assert "Nothing is open" in text
+    assert "No outcome is in doubt" in text
+    assert "COUNT_OUTCOMES" in text
+    assert 'class="chart"' not in text
+
+
+def test_an_operations_name_is_no_markup(admin: Client) -> None:
+    completed("<b>bold</b>")
+    assert "<b>bold</b>" not in page(admin)
+
+
+def test_a_duty_that_failed_or_stopped_is_complained_about(admin: Client) -> None:
+    DutyRun.objects.create(duty="reap", error="OperationalError: gone", counts=json.dumps({"deleted": 3}))
+    DutyRun.objects.create(duty="sweep", finished_at="2000-01-01T00:00Z", counts=json.dumps({"unknown": 3}))
+    text = page(admin)
+    assert "The last run of reap failed: OperationalError: gone" in text
+    assert "sweep last ended" in text
+    assert "unknown 3" in text
+    assert "reconcile has never run to its end" in text
+
+
+def test_a_short_lease_is_complained_about(admin: Client) -> None:
+    for _ in range(100):
+        completed("tests.slow", lease=timedelta(seconds=10))
+    IdempotencyKey.objects.update(completed_at=F("last_run_at") + timedelta(seconds=4))
+    assert "tests.slow: the lease of 10 s is short" in page(admin)
+
+
+@pytest.mark.parametrize(("permission", "status"), [("view_idempotencykey", 200), ("view_dutyrun", 403), (None, 403)])
+def test_who_may_view_the_records_may_see_it(client: Client, permission: str | None, status: int) -> None:
+    person = User.objects.create_user("staff", is_staff=True)
+    if permission:
+        person.user_permissions.add(Permission.objects.get(codename=permission))
+    client.force_login(person)
+    assert client.get(reverse("admin:django_idempotency_dashboard")).status_code == status
+
+
+def test_a_stranger_is_asked_to_log_in(client: Client) -> None:
+    assert client.get(reverse("admin:django_idempotency_dashboard")).status_code == 302
+
+
+# What it costs
+
+
+@pytest.mark.parametrize("superuser", [True, False])
+def test_it_takes_at_most_eight_queries(client: Client, settings: Any, superuser: bool) -> None:
+    settings.IDEMPOTENCY = ON
+    fill()
+    person = User.objects.create_user("staff", is_staff=True, is_superuser=superuser)
+    person.user_permissions.add(Permission.objects.get(codename="view_idempotencykey"))
+    client.force_login(person)
+    with CaptureQueriesContext(connection) as captured:
+        page(client)
+    assert len(captured) <= 8, [query["sql"][:80] for query in captured]
+
+
+def test_no_query_scans_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        dashboard, "SAMPLE", 100
+    )  # of a sample that is a good part of the table, a scan is the best plan
+    if connection.vendor != "postgresql":
+        pytest.skip("the plans are PostgreSQL's")
+    now = timezone.now()
+    IdempotencyKey.objects.bulk_create(
+        [
+            *many(20_000, Status.COMPLETED, created_at=now - timedelta(hours=1), response_body=b"x" * 200),
+            *many(100, Status.UNKNOWN),
+            *many(50, Status.IN_PROGRESS),
+        ],
+        batch_size=2000,
+    )
+    for _ in range(5):
+        dead_letter()
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE idempotency_key")
+        cursor.execute("ANALYZE idempotency_event")
+    with CaptureQueriesContext(connection) as captured:
+        found = asked()
+    assert (found.states[Status.UNKNOWN], found.states[Status.DEAD_LETTER]) == (100, 5)
+    queries = [query["sql"] for query in captured]
+    assert any("idempotency_event" in sql for sql in queries)
+    for sql in queries:
+        with connection.cursor() as cursor:
+            cursor.execute(f"EXPLAIN {sql}")
+            plan = "\n".join(line for (line,) in cursor.fetchall())
+        assert "Seq Scan on idempotency_key" not in plan, plan
+
+
+# Words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0.0004, "0.4 ms"), (0.001, "1 ms"), (0.25, "250 ms"), (1, "1 s"), (1.54, "1.5 s"), (59, "59 s"),
+        (60, "1 min"), (90, "1.5 min"), (3600, "1 h"), (86_400, "24 h"), (172_800, "2 days"), (864_000, "10 days"),
+    ],
+)  # fmt: skip
+def test_a_length_of_time_is_said_in_its_largest_unit(seconds: float, said: str) -> None:
+    assert span(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "estimated", "said"),
+    [
+        (0, True, "≈ 0"),
+        (99, True, "≈ 99"),
+        (99, False, "99"),
+        (1234, False, "1,234"),
+        (1234, True, "≈ 1,200"),
+        (987_654, True, "≈ 990,000"),
+    ],
+)
+def test_an_estimate_does_not_pretend(value: int, estimated: bool, said: str) -> None:
+    assert number(value, estimated) == said

@@ -1,0 +1,288 @@
+"""The list: what it shows, what is found, how it goes on, and what it costs."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from django_idempotency.console import walking
+from django_idempotency.core.states import Status
+from django_idempotency.models import IdempotencyKey
+from tests.console.people import LIST, client_of, many, page_of, record
+
+pytestmark = pytest.mark.django_db
+
+MOST_QUERIES = 8
+
+
+def keys(response: Any) -> list[str]:
+    assert response.status_code == 200
+    return [row.key for row in response.context["cl"].result_list]
+
+
+def further(response: Any) -> str:
+    link = response.context["cl"].further_link
+    assert link is not None
+    return LIST + str(link)
+
+
+def test_each_state_is_a_word(viewer: Client) -> None:
+    for status in Status:
+        record(status, key=f"a-{status}")
+    page = viewer.get(LIST).content.decode()
+    for word in (
+        "pending",
+        "in progress",
+        "completed",
+        "failed, may be tried again",
+        "unknown",
+        "dead letter",
+        "expired, kept for audit",
+    ):
+        assert f">{word}</span>" in page
+
+
+def test_the_newest_come_first_and_the_pages_lose_nothing(viewer: Client) -> None:
+    many(walking.PAGE * 2 + 7, Status.COMPLETED)
+    seen, address = [], LIST
+    for size in (walking.PAGE, walking.PAGE, 7):
+        page = viewer.get(address)
+        assert len(keys(page)) == size
+        seen += keys(page)
+        address = further(page) if size == walking.PAGE else ""
+    assert page.context["cl"].further_link is None
+    assert seen == [f"completed-{number}" for number in range(walking.PAGE * 2 + 7)]
+
+
+def test_rows_of_one_instant_are_shown_once_each(viewer: Client) -> None:
+    many(walking.PAGE + 20, Status.COMPLETED, created_at=timezone.now())
+    first = viewer.get(LIST)
+    second = viewer.get(further(first))
+    assert len({*keys(first), *keys(second)}) == walking.PAGE + 20
+    assert len(keys(second)) == 20
+
+
+@pytest.mark.parametrize("fraction", ["", ".120", ".120000", ".123456"])
+def test_a_page_goes_on_however_the_time_was_written(viewer: Client, vendor: str, fraction: str) -> None:
+    """SQLite keeps a time as the text that a statement wrote."""
+    many(walking.PAGE + 2, Status.COMPLETED)
+    if vendor == "sqlite":
+        from django.db import connection
+
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE idempotency_key SET created_at = SUBSTR(created_at, 1, 19) || %s", [fraction])
+    first = viewer.get(LIST)
+    assert len({*keys(first), *keys(viewer.get(further(first)))}) == walking.PAGE + 2
+
+
+def test_a_filter_looks_at_a_bounded_number_of_rows_and_says_so(viewer: Client, monkeypatch: Any) -> None:
+    monkeypatch.setattr(walking.page, "__defaults__", (30,))
+    many(100, Status.COMPLETED)
+    IdempotencyKey.objects.filter(key="completed-75").update(operation="rides.create")
+    address, looks = LIST + "?operation=rides.create", 0
+    while not keys(page := viewer.get(address)):
+        assert page.context["cl"].page.looked_to is not None
+        assert b"Look further" in page.content
+        address, looks = further(page), looks + 1
+    assert (keys(page), looks) == (["completed-75"], 2)
+
+
+@pytest.mark.parametrize("status", Status)
+def test_filter_by_status(viewer: Client, status: Status) -> None:
+    for each in Status:
+        record(each, key=f"a-{each}")
+    assert keys(viewer.get(f"{LIST}?status={status}")) == [f"a-{status}"]
+
+
+def test_what_waits_comes_in_the_order_in_which_it_is_due(viewer: Client) -> None:
+    now = timezone.now()
+    for minutes in (5, -9, -2):
+        moved = now + timedelta(minutes=minutes)
+        record(Status.UNKNOWN, key=f"doubt {minutes}", reconcile_after=moved)
+        record(Status.IN_PROGRESS, key=f"lease {minutes}", locked_until=moved)
+    record(Status.DEAD_LETTER, key="dead")
+    record(Status.COMPLETED, key="done")
+    assert keys(viewer.get(f"{LIST}?status=unknown")) == ["doubt -9", "doubt -2", "doubt 5"]
+    assert keys(viewer.get(f"{LIST}?needs=reconciler")) == ["doubt -9", "doubt -2"]
+    assert keys(viewer.get(f"{LIST}?needs=sweeper")) == ["lease -9", "lease -2"]
+    assert keys(viewer.get(f"{LIST}?needs=person")) == ["dead"]
+
+
+def test_pages_along_another_index_go_on_as_well(viewer: Client) -> None:
+    for number in range(walking.PAGE + 5):
+        record(Status.UNKNOWN, key=f"doubt {number}", reconcile_after=timezone.now() - timedelta(minutes=number // 3))
+    first = viewer.get(f"{LIST}?status=unknown")
+    second = viewer.get(further(first))
+    assert len({*keys(first), *keys(second)}) == walking.PAGE + 5
+    assert second.context["cl"].further_link is None
+
+
+@pytest.mark.parametrize(
+    ("choice", "found"),
+    [
+        ("hour", ["new"]),
+        ("day", ["new", "hours"]),
+        ("week", ["new", "hours", "days"]),
+        ("earlier", ["weeks"]),
+    ],
+)
+def test_filter_by_creation(viewer: Client, choice: str, found: list[str]) -> None:
+    ages = {"new": timedelta(minutes=59), "hours": timedelta(hours=23), "days": timedelta(6), "weeks": timedelta(8)}
+    for name, age in ages.items():
+        record(Status.COMPLETED, key=name, created_at=timezone.now() - age)
+    assert keys(viewer.get(f"{LIST}?created={choice}")) == found
+
+
+@pytest.mark.parametrize(
+    ("choice", "found"), [("past", ["past"]), ("hour", ["soon"]), ("day", ["soon", "hours"]), ("later", ["days"])]
+)
+def test_filter_by_expiry(viewer: Client, choice: str, found: list[str]) -> None:
+    times = {
+        "past": timedelta(minutes=-1),
+        "soon": timedelta(minutes=59),
+        "hours": timedelta(hours=23),
+        "days": timedelta(2),
+    }
+    for name, ahead in times.items():
+        record(Status.COMPLETED, key=name, expires_at=timezone.now() + ahead)
+    assert keys(viewer.get(f"{LIST}?expires={choice}")) == found
+
+
+def test_filters_go_together(viewer: Client) -> None:
+    for operation in ("payments.create", "rides.create"):
+        for status in (Status.UNKNOWN, Status.COMPLETED):
+            record(status, key=f"{operation} {status}", operation=operation)
+    assert keys(viewer.get(f"{LIST}?status=unknown&operation=rides.create&created=day")) == ["rides.create unknown"]
+
+
+def test_operations_come_from_the_code(viewer: Client) -> None:
+    record(Status.COMPLETED, operation="a.forgotten.name")
+    page = viewer.get(LIST)
+    (spec,) = [each for each in page.context["cl"].filter_specs if each.parameter_name == "operation"]
+    names = {value for value, _label in spec.lookup_choices}
+    assert {"payments.create", "rides.create", "charges.create"} <= names
+    assert "a.forgotten.name" not in names
+    assert keys(viewer.get(f"{LIST}?operation=a.forgotten.name")) == ["key"]
+
+
+@pytest.mark.parametrize("how", ["key", "quoted", "id", "derived", "principal"])
+def test_search(viewer: Client, how: str) -> None:
+    found = record(Status.COMPLETED, key="the one", principal="user:9")
+    record(Status.COMPLETED, key="the one and only")
+    term = {
+        "key": "the one",
+        "quoted": '"the one"',
+        "id": str(found),
+        "derived": f"{found}-charge",
+        "principal": "user:9",
+    }
+    assert keys(viewer.get(LIST, {"q": term[how]})) == ["the one"]
+
+
+@pytest.mark.parametrize(
+    "term", ["the on", "user:", "00000000-0000-5000-8000-000000000000", "no uuid-charge", "a" * 400]
+)
+def test_a_search_that_finds_nothing(viewer: Client, term: str) -> None:
+    record(Status.COMPLETED, key="the one", principal="user:9")
+    assert keys(viewer.get(LIST, {"q": term})) == []
+
+
+def test_an_old_key_is_found_however_many_came_after_it(viewer: Client, monkeypatch: Any) -> None:
+    monkeypatch.setattr(walking.page, "__defaults__", (3,))
+    many(20, Status.COMPLETED)
+    assert keys(viewer.get(LIST, {"q": "completed-19"})) == ["completed-19"]
+    assert keys(viewer.get(LIST, {"q": "completed-19", "status": "completed"})) == ["completed-19"]
+
+
+@pytest.mark.parametrize("query", ["key__startswith=a", "response_body=x", "principal=user:7", "nothing=1", "o=1"])
+def test_no_other_question_reaches_the_table(viewer: Client, query: str) -> None:
+    record(Status.COMPLETED)
+    assert viewer.get(f"{LIST}?{query}").status_code in (302, 400) or query == "o=1"
+
+
+@pytest.mark.parametrize("cursor", ["nonsense", "2", "2026-01-01~", "2026-01-01T00:00:00+00:00~zz", "~", "9" * 50])
+def test_a_cursor_that_is_none_is_the_first_page(viewer: Client, cursor: str) -> None:
+    record(Status.COMPLETED)
+    assert keys(viewer.get(LIST, {"p": cursor})) == ["key"]
+
+
+QUESTIONS = [
+    "",
+    "status=completed",
+    "status=in_progress",
+    "status=unknown",
+    "status=dead_letter",
+    "needs=person",
+    "needs=sweeper",
+    "needs=reconciler",
+    "operation=payments.create",
+    "created=day",
+    "created=earlier",
+    "expires=past",
+    "expires=day",
+    "q=completed-7",
+    "q=user:7",
+    "q=nobody",
+    "status=completed&operation=payments.create&created=day&expires=day",
+]
+
+
+@pytest.mark.parametrize("query", QUESTIONS)
+def test_every_page_is_cheap(viewer: Client, query: str, django_assert_max_num_queries: DjangoAssertNumQueries) -> None:
+    many(700, Status.COMPLETED)
+    many(100, Status.IN_PROGRESS)
+    many(100, Status.UNKNOWN)
+    many(100, Status.DEAD_LETTER)
+    with django_assert_max_num_queries(MOST_QUERIES) as asked:
+        assert viewer.get(f"{LIST}?{query}").status_code == 200
+    assert not [each["sql"] for each in asked if re.search(r"COUNT\(|DISTINCT|response_body", each["sql"])]
+
+
+def test_nothing_can_be_added_changed_or_deleted(viewer: Client, admin_client: Client) -> None:
+    found = record(Status.COMPLETED)
+    for client in (viewer, admin_client):
+        assert client.get(LIST + "add/").status_code == 403
+        assert client.post(LIST + "add/", {"key": "new"}).status_code == 403
+        assert client.get(f"{LIST}{found}/delete/").status_code == 403
+        assert client.post(f"{LIST}{found}/delete/", {"post": "yes"}).status_code == 403
+        assert client.post(page_of(found), {"status": "failed"}).status_code == 403
+        client.post(LIST, {"action": "delete_selected", "_selected_action": [str(found)], "index": "0"})
+        client.post(LIST, {"action": "delete_selected", "_selected_action": [str(found)], "post": "yes"})
+    assert IdempotencyKey.objects.get().status == "completed"
+
+
+def test_the_menu_holds_what_the_person_may_do(viewer: Client, operator: Client, admin_client: Client) -> None:
+    record(Status.COMPLETED)
+    assert viewer.get(LIST).context["action_form"] is None
+    every = {"ask-reconciler", "resolve-landed", "resolve-not-executed", "try-again", "enqueue", "expire-now"}
+    for client in (operator, admin_client):
+        choices = client.get(LIST).context["action_form"].fields["action"].choices
+        assert {name for name, _label in choices} - {""} == every
+
+
+def test_a_link_leads_to_the_dashboard(viewer: Client) -> None:
+    assert f'href="{reverse("admin:django_idempotency_dashboard")}"' in viewer.get(LIST).content.decode()
+
+
+def test_others_see_nothing(client: Client, db: None) -> None:
+    found = record(Status.COMPLETED)
+    stranger = client_of(User.objects.create_user("stranger", is_staff=True))
+    for address in (LIST, page_of(found)):
+        assert stranger.get(address).status_code == 403
+        assert client.get(address).status_code == 302
+
+
+def test_a_key_is_never_markup(viewer: Client) -> None:
+    record(Status.COMPLETED, key="<script>alert(1)</script>", principal="<b>", operation="<i>")
+    page = viewer.get(LIST).content.decode()
+    assert "<script>alert" not in page
+    assert "<b>" not in page
+    assert page.count("<i>") == 0

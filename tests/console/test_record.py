@@ -1,0 +1,228 @@
+"""The page of one record: what happened, what is shown to whom, and what it costs."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from django_idempotency.console import content, record, timeline, words
+from django_idempotency.core.progress import Progress
+from django_idempotency.core.states import Status
+from django_idempotency.models import IdempotencyEvent
+from django_idempotency.store import events
+from django_idempotency.words import STATES
+from tests.console import people
+from tests.console.people import client_of, many, page_of, person
+
+pytestmark = pytest.mark.django_db
+
+PLANTED = "planted-4242"
+
+
+def text(client: Client, found: UUID) -> str:
+    page = client.get(page_of(found))
+    assert page.status_code == 200
+    return page.content.decode()
+
+
+def titles(client: Client, found: UUID) -> list[str]:
+    return [str(entry.title) for entry in client.get(page_of(found)).context["timeline"]]
+
+
+@pytest.mark.parametrize("status", Status)
+def test_every_state_has_a_page_that_explains_it(viewer: Client, status: Status) -> None:
+    page = text(viewer, people.record(status))
+    assert str(words.MEANINGS[status]).replace("'", "&#x27;") in page
+    assert str(STATES[status]) in page
+
+
+def test_what_happened_stands_in_its_order(viewer: Client) -> None:
+    began = timezone.now() - timedelta(hours=2)
+    progress = Progress().done("book", {"id": 1}).started("charge").dump()
+    found = people.record(
+        Status.UNKNOWN,
+        created_at=began,
+        last_run_at=began + timedelta(minutes=20),
+        attempts=2,
+        reconcile_attempts=3,
+        run_name="rides.create",
+        progress=progress,
+    )
+    events.note(found, "lease over", "T6", "default")
+    events.note(found, "taken over", "T7", "default", actor="resumer")
+    events.note(found, "in doubt", "T5", "default", reason="GatewayUnanswered")
+    for minutes, event in enumerate(IdempotencyEvent.objects.order_by("id")):
+        IdempotencyEvent.objects.filter(pk=event.pk).update(at=began + timedelta(minutes=10 + 15 * minutes))
+    assert titles(viewer, found) == [
+        "Claimed",
+        "Step done: book",
+        "Step begun, its end is not known: charge",
+        "The lease ran out: nobody knows what became of the attempt",
+        "Attempt 2 began",
+        "Taken over and gone on with",
+        "The attempt ended in doubt",
+    ]
+    page = text(viewer, found)
+    assert "by resumer" in page
+    assert "GatewayUnanswered" in page
+    assert "Asked 3 times without a verdict" in page
+
+
+def test_an_earlier_life_of_the_key_is_marked(viewer: Client) -> None:
+    found = people.record(Status.COMPLETED, created_at=timezone.now())
+    IdempotencyEvent.objects.create(record_id=found, kind="in doubt", at=timezone.now() - timedelta(days=3))
+    first, *_others = viewer.get(page_of(found)).context["timeline"]
+    assert (first.earlier, str(first.title)) == (True, "The attempt ended in doubt")
+    assert "before the key was claimed anew" in text(viewer, found)
+
+
+def test_a_kind_that_the_console_does_not_know_is_shown_as_it_is(viewer: Client) -> None:
+    assert "from a later version" in titles(viewer, people.record(Status.COMPLETED, events=["from a later version"]))
+
+
+def test_every_kind_that_the_package_writes_has_its_words() -> None:
+    import re
+    from pathlib import Path
+
+    import django_idempotency
+
+    sources = [path.read_text() for path in Path(django_idempotency.__file__).parent.glob("*.py")]
+    written = {kind for text in sources for kind in re.findall(r'events\.note\(\s*[\w.]+, "([^"]+)"', text)}
+    assert {"in doubt", "dead letter", "dismissed"} <= written
+    assert written <= set(timeline.KINDS)
+
+
+def with_content(status: Status = Status.COMPLETED, **columns: Any) -> UUID:
+    headers = json.dumps([["Content-Type", "application/json"], ["Location", f"/{PLANTED}/header"]])
+    body = json.dumps({"card": PLANTED, "html": "<b>bold</b>"}).encode()
+    answer = {"response_headers": headers, "response_body": body} if status is Status.COMPLETED else {}
+    return people.record(
+        status,
+        run_name="rides.create",
+        arguments=json.dumps({"secret": PLANTED}),
+        progress=Progress().done("book", {"secret": PLANTED}).dump(),
+        **{**answer, **columns},
+    )
+
+
+def test_contents_are_for_those_who_may_see_them(viewer: Client) -> None:
+    found = with_content()
+    reader = client_of(person("reader", "view_content"))
+    assert PLANTED not in text(viewer, found)
+    assert "shown to those who may see content" in text(viewer, found)
+    page = text(reader, found)
+    assert page.count(PLANTED) == 4  # body, a header, arguments, a result
+    assert "&lt;b&gt;bold&lt;/b&gt;" in page
+    assert "<b>bold" not in page
+
+
+def test_contents_are_not_even_read_for_others(
+    viewer: Client, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    found = with_content()
+    with django_assert_max_num_queries(8) as asked:
+        viewer.get(page_of(found))
+    assert not [each["sql"] for each in asked if PLANTED in each["sql"] or '"response_body",' in each["sql"]]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "note", "shown"),
+    [
+        (None, "", "was not stored", ""),
+        (b"", "text/plain", "The body is empty.", ""),
+        (b'{"a":1}', "application/json", "application/json, 7 bytes", '{\n  "a": 1\n}'),
+        (b"plain \xc3\xbc", "text/plain; charset=utf-8", "text/plain, 8 bytes", "plain ü"),
+        (b"\x89PNG\x00", "image/png", "Binary: image/png, 5 bytes", ""),
+        (b"a\x00b", "text/plain", "Binary: text/plain, 3 bytes", ""),
+        (b"<script>alert(1)</script>", "text/html", "text/html, 25 bytes", "<script>alert(1)</script>"),
+        (b"x" * (content.SHOWN + 1), "text/plain", "the first 64.0 KiB", "x" * content.SHOWN),
+        (b"x" * content.SHOWN, "text/plain", "text/plain, 64.0 KiB", "x" * content.SHOWN),
+    ],
+    ids=["omitted", "empty", "json", "text", "binary", "nul", "html", "too long", "just not too long"],
+)
+def test_how_bytes_are_shown(body: bytes | None, kind: str, note: str, shown: str) -> None:
+    seen = content.of_bytes(body, kind)
+    assert note in seen.note
+    assert seen.text == shown
+
+
+def test_a_page_of_the_client_is_never_markup(operator: Client) -> None:
+    found = with_content(response_body=b"<script>alert(1)</script>", request_path="/<img>", last_error_code="<u>")
+    page = text(operator, found)
+    assert "<script>alert" not in page
+    assert "<img>" not in page
+    assert "<u>" not in page
+
+
+@pytest.mark.parametrize(("seconds", "over"), [(299, False), (-1, True)])
+def test_the_lease_bar(viewer: Client, seconds: int, over: bool) -> None:
+    found = people.record(Status.IN_PROGRESS, locked_until=timezone.now() + timedelta(seconds=seconds))
+    bar = viewer.get(page_of(found)).context["bar"]
+    assert (bar["over"], bar["whole"]) == (over, 300)
+    assert 0 <= bar["used"] <= 300
+    assert "<meter" in text(viewer, found)
+    assert "style=" not in text(viewer, found)
+
+
+def test_neighbours_are_of_the_same_principal_and_operation(viewer: Client) -> None:
+    now = timezone.now()
+
+    def at(minutes: int, **columns: Any) -> UUID:
+        return people.record(
+            Status.COMPLETED, key=f"at {minutes} {columns}", created_at=now + timedelta(minutes=minutes), **columns
+        )
+
+    ids = {minutes: at(minutes) for minutes in range(-6, 0)}
+    at(-3, principal="user:8")
+    at(-3, operation="rides.create")
+    near = viewer.get(page_of(ids[-4])).context["neighbours"]
+    assert [each.row.pk for each in near["before"]] == [ids[-6], ids[-5]]
+    assert [each.row.pk for each in near["after"]] == [ids[-3], ids[-2], ids[-1]]
+
+
+def test_neighbours_are_looked_for_nearby_only(viewer: Client, monkeypatch: Any) -> None:
+    monkeypatch.setattr(record, "AROUND", 5)
+    many(40, Status.COMPLETED, principal="user:8")
+    middle, *_far = many(30, Status.UNKNOWN, principal="user:9", created_at=timezone.now() - timedelta(seconds=20.5))
+    assert len(viewer.get(page_of(middle)).context["neighbours"]["before"]) == 3
+    far = people.record(Status.COMPLETED, key="far", principal="user:9", created_at=timezone.now() + timedelta(1))
+    assert viewer.get(page_of(far)).context["neighbours"] == {"before": [], "after": []}
+
+
+@pytest.mark.parametrize("rights", [(), ("view_content",), people.RIGHTS])
+@pytest.mark.parametrize("status", Status)
+def test_a_page_costs_at_most_eight_queries(
+    rights: tuple[str, ...], status: Status, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    found = people.record(status, events=["in doubt"] * 30)
+    many(100, Status.COMPLETED)
+    client = client_of(person("somebody", *rights))
+    with django_assert_max_num_queries(8):
+        assert client.get(page_of(found)).status_code == 200
+
+
+@pytest.mark.parametrize("address", ["nonsense", str(UUID(int=1)), "a/b"])
+def test_a_record_that_is_not_there(viewer: Client, address: str) -> None:
+    page = viewer.get(people.LIST + address + "/change/", follow=True)
+    assert page.status_code in (200, 404)
+    assert page.redirect_chain or page.status_code == 404
+
+
+def test_the_log_of_the_admin_is_there(viewer: Client) -> None:
+    found = people.record(Status.COMPLETED)
+    assert viewer.get(f"{people.LIST}{found}/history/").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.4, "under 1 s"), (59, "59 s"), (60, "1 min"), (3_725, "1 h 2 min"), (90_000, "1 d 1 h"), (86_460, "1 d")],
+)
+def test_durations(seconds: float, said: str) -> None:
+    assert words.duration(timedelta(seconds=seconds)) == said

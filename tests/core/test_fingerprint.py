@@ -1,0 +1,472 @@
+"""Which requests are one request, and which are not."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from django_idempotency.core.fingerprint import FORM, FingerprintRule, Part, RequestParts, agrees, same, seal
+from django_idempotency.exceptions import UnreadableFingerprint
+
+UNTIMED = settings(deadline=None)  # a busy machine is no failure
+PLAIN = FingerprintRule()
+OLD, NEW = b"an older key, 16+", b"a newer key, 16 +"
+KEYED = FingerprintRule(secrets={"old": OLD, "new": NEW}, secret_id="new")
+
+
+def request(body: bytes = b"", content_type: str = "application/json", **changes: Any) -> RequestParts:
+    return replace(RequestParts("POST", "/payments", "", content_type, body), **changes)
+
+
+def form(body: bytes, **changes: Any) -> RequestParts:
+    return request(body, FORM, **changes)
+
+
+def multipart(*parts: Part, boundary: str = "x") -> RequestParts:
+    return request(f"--{boundary}".encode(), f"multipart/form-data; boundary={boundary}", parts=parts)
+
+
+def are_one(one: RequestParts, other: RequestParts, rule: FingerprintRule = PLAIN) -> bool:
+    """The answer of every way to ask, which must be one answer."""
+    answers = {
+        same(seal(one, rule), seal(other, rule)),
+        same(seal(other, rule), seal(one, rule)),
+        agrees(seal(one, rule), other, rule),
+        agrees(seal(other, rule), one, rule),
+    }
+    assert len(answers) == 1
+    return answers.pop()
+
+
+def case(row: tuple[object, ...]) -> str:
+    return str(row[0])
+
+
+ONE = [
+    ("the same bytes", request(b'{"a":1}'), request(b'{"a":1}')),
+    ("white space", request(b'{"a":1}'), request(b' { "a" : 1 }\n')),
+    ("member order", request(b'{"a":1,"b":[2]}'), request(b'{"b":[2],"a":1}')),
+    ("nested member order", request(b'[{"a":{"c":1,"b":2}}]'), request(b'[{"a":{"b":2,"c":1}}]')),
+    ("escapes", request(b'{"\\u0061":"\\/\\u00e9"}'), request('{"a":"/é"}'.encode())),
+    ("an escaped surrogate pair", request(rb'"\ud83d\ude00"'), request('"\U0001f600"'.encode())),
+    ("1, 1.0", request(b"[1]"), request(b"[1.0]")),
+    ("1, 1e0", request(b"[1]"), request(b"[1e0]")),
+    ("10.50, 10.5", request(b"[10.50]"), request(b"[10.5]")),
+    ("100, 1E+2", request(b"[100]"), request(b"[1E+2]")),
+    ("0, -0.0", request(b"[0]"), request(b"[-0.0]")),
+    ("the largest safe integer", request(b"[9007199254740991]"), request(b"[9007199254740991 ]")),
+    ("a double beyond safe integers", request(b"[1e300]"), request(b"[ 1e+300]")),
+    ("media type parameter", request(b"{}"), request(b"{}", "application/json; charset=utf-8")),
+    ("media type in capitals", request(b"{}"), request(b"{}", 'Application/JSON;CHARSET="UTF-8"')),
+    ("other parameter", request(b"{}"), request(b"{}", "application/json;indent=2")),
+    (
+        "JSON by suffix",
+        request(b'{"a":1,"b":2}', "application/merge-patch+json"),
+        request(b'{"b":2,"a":1}', "application/merge-patch+json"),
+    ),
+    ("order of form fields", form(b"a=1&b=2"), form(b"b=2&a=1")),
+    ("escapes in a form", form(b"a=x+y&b=%41"), form(b"a=x%20y&b=A")),
+    ("empty pairs in a form", form(b"a=1&&"), form(b"a=1")),
+    ("a form field without equals sign", form(b"a"), form(b"a=")),
+    ("invalid JSON, same bytes", request(b"{"), request(b"{")),
+    ("duplicate members, same bytes", request(b'{"a":1,"a":2}'), request(b'{"a":1,"a":2}')),
+    ("identity coding", request(b"[1]"), request(b"[ 1]", headers={"content-encoding": "Identity"})),
+    ("a header that does not count", request(headers={"x-trace": "1"}), request(headers={"x-trace": "2"})),
+    ("boundary", multipart(Part("a", None, "", b"1")), multipart(Part("a", None, "", b"1"), boundary="y")),
+    (
+        "order of parts with different names",
+        multipart(Part("a", None, "", b"1"), Part("b", None, "", b"2")),
+        multipart(Part("b", None, "", b"2"), Part("a", None, "", b"1")),
+    ),
+    (
+        "chunks of a part",
+        multipart(Part("f", "f.bin", "image/png", [b"ab", b"", b"c"])),
+        multipart(Part("f", "f.bin", "image/png", b"abc")),
+    ),
+    (
+        "type of a part in capitals",
+        multipart(Part("f", "f.bin", "image/png", b"abc")),
+        multipart(Part("f", "f.bin", "Image/PNG; q=1", b"abc")),
+    ),
+]
+
+TWO = [
+    ("method", request(method="PUT"), request()),
+    ("path", request(path="/payments/1"), request(path="/payments/2")),
+    ("query", request(query="a=1"), request(query="a=2")),
+    ("order in the query", request(query="a=1&b=2"), request(query="b=2&a=1")),
+    ("a lone surrogate and its replacement", request(path="/\ud800"), request(path="/?")),
+    ("path and query run together", request(path="/a", query="b"), request(path="/ab", query="")),
+    ("media type", request(b"[1]"), request(b"[1]", "application/vnd.api+json")),
+    ("JSON and text", request(b"[1]"), request(b"[1]", "text/plain")),
+    ("white space in text", request(b"a", "text/plain"), request(b"a ", "text/plain")),
+    ("charset", request(b"[1]"), request(b"[1]", "application/json; charset=utf-16")),
+    (
+        "white space under another charset",
+        request(b"[1]", "application/json; charset=latin-1"),
+        request(b"[ 1]", "application/json; charset=latin-1"),
+    ),
+    ("coding", request(b"[1]"), request(b"[1]", headers={"content-encoding": "gzip"})),
+    (
+        "white space under a coding",
+        request(b"[1]", headers={"content-encoding": "br"}),
+        request(b"[ 1]", headers={"content-encoding": "br"}),
+    ),
+    ("value", request(b'{"a":1}'), request(b'{"a":2}')),
+    ("number and text", request(b'{"a":1}'), request(b'{"a":"1"}')),
+    ("number and true", request(b'{"a":1}'), request(b'{"a":true}')),
+    ("null and absent", request(b'{"a":null}'), request(b"{}")),
+    ("order in an array", request(b"[1,2]"), request(b"[2,1]")),
+    ("letter case", request(b'["a"]'), request(b'["A"]')),
+    ("NFC and NFD", request('["caf\u00e9"]'.encode()), request('["cafe\u0301"]'.encode())),
+    ("duplicate members", request(b'{"a":1,"a":2}'), request(b'{"a":2}')),
+    ("duplicate members and white space", request(b'{"a":1,"a":2}'), request(b'{"a":1, "a":2}')),
+    ("nested duplicates", request(b'[{"a":1,"a":1}]'), request(b'[{"a":1}]')),
+    ("NaN", request(b"[NaN]"), request(b"[ NaN]")),
+    ("Infinity", request(b"[Infinity]"), request(b"[-Infinity]")),
+    ("integers that are one double", request(b"[9007199254740992]"), request(b"[9007199254740993]")),
+    ("decimals that are one double", request(b"[0.1]"), request(b"[0.10000000000000000001]")),
+    ("floats that are one double", request(b"[9007199254740993.0]"), request(b"[9007199254740992.0]")),
+    ("an integer of 5,000 digits", request(b"9" * 5000), request(b" " + b"9" * 5000)),
+    ("numbers beyond doubles", request(b"[1e400]"), request(b"[1e500]")),
+    ("numbers below doubles", request(b"[1e-400]"), request(b"[0.0]")),
+    ("an exponent beyond decimals", request(b"[0e99999999999999999999]"), request(b"[0.0]")),
+    ("lone surrogates", request(rb'["\ud800"]'), request(rb'["\ud801"]')),
+    ("a lone surrogate and white space", request(rb'["\ud800"]'), request(rb'[ "\ud800"]')),
+    ("a lone surrogate as name", request(rb'{"\ud800":1,"a":1}'), request(rb'{"a":1,"\ud800":1}')),
+    ("invalid JSON", request(b"{a:1}"), request(b"{a: 1}")),
+    ("not UTF-8", request(b'["\xff"]'), request(b'[ "\xff"]')),
+    ("UTF-16", request('["a"]'.encode("utf-16")), request('[ "a"]'.encode("utf-16"))),
+    ("a byte order mark", request(b"\xef\xbb\xbf[1]"), request(b"[1]")),
+    ("nothing and an empty object", request(b""), request(b"{}")),
+    ("too deep to follow", request(b"[" * 30000 + b"]" * 30000), request(b"[" * 30000 + b"]" * 30000 + b" ")),
+    ("form value", form(b"a=1"), form(b"a=2")),
+    ("order of one form field", form(b"a=1&a=2"), form(b"a=2&a=1")),
+    ("form and JSON", form(b"[1]"), request(b"[1]")),
+    ("form pairs run together", form(b"a=1&b=2"), form(b"a=1%26b%3D2")),
+    ("invalid bytes in a form", form(b"a=%ff"), form(b"a=%fe")),
+    ("an empty form and separators", form(b""), form(b"&")),
+    ("form in another charset", form(b"a=1&b=2"), request(b"b=2&a=1", f"{FORM};charset=latin-1")),
+    ("part name", multipart(Part("a", None, "", b"1")), multipart(Part("b", None, "", b"1"))),
+    ("part content", multipart(Part("a", None, "", b"1")), multipart(Part("a", None, "", b"2"))),
+    ("part type", multipart(Part("a", "f", "image/png", b"1")), multipart(Part("a", "f", "image/gif", b"1"))),
+    ("file name", multipart(Part("a", "f", "", b"1")), multipart(Part("a", "g", "", b"1"))),
+    ("empty file name and none", multipart(Part("a", "", "", b"1")), multipart(Part("a", None, "", b"1"))),
+    (
+        "order of parts with one name",
+        multipart(Part("a", None, "", b"1"), Part("a", None, "", b"2")),
+        multipart(Part("a", None, "", b"2"), Part("a", None, "", b"1")),
+    ),
+    (
+        "parts run together",
+        multipart(Part("a", None, "", b"1"), Part("b", None, "", b"2")),
+        multipart(Part("a", None, "", b"1b2")),
+    ),
+    ("no parts and no multipart", multipart(), request(b"--x", "multipart/form-data")),
+]
+
+
+@pytest.mark.parametrize("rule", [PLAIN, KEYED], ids=["plain", "keyed"])
+@pytest.mark.parametrize("row", ONE, ids=case)
+def test_one_request(row: tuple[str, RequestParts, RequestParts], rule: FingerprintRule) -> None:
+    _, one, other = row
+    assert are_one(one, other, rule)
+
+
+@pytest.mark.parametrize("rule", [PLAIN, KEYED], ids=["plain", "keyed"])
+@pytest.mark.parametrize("row", TWO, ids=case)
+def test_two_requests(row: tuple[str, RequestParts, RequestParts], rule: FingerprintRule) -> None:
+    _, one, other = row
+    assert not are_one(one, other, rule)
+
+
+TRACE = FingerprintRule(headers=("X-Tenant",))
+AMOUNT = FingerprintRule(fields=("amount", "card.number"))
+NONE = FingerprintRule(body=False)
+LENGTH = FingerprintRule(custom=lambda parts: str(len(parts.body)))
+ORIGIN = FingerprintRule(custom=lambda parts: parts.body[:1])
+
+CHOSEN_ONE = [
+    ("a header that counts", TRACE, request(headers={"x-tenant": "1"}), request(headers={"x-tenant": "1"})),
+    ("a field that does not count", AMOUNT, request(b'{"amount":1,"t":1}'), request(b'{"t":2,"amount":1.0}')),
+    (
+        "a nested field",
+        AMOUNT,
+        request(b'{"amount":1,"card":{"number":"4","name":"a"}}'),
+        request(b'{"card":{"number":"4"},"amount":1}'),
+    ),
+    ("a form field that does not count", AMOUNT, form(b"amount=1&t=1"), form(b"t=2&amount=1")),
+    ("a form field with a dot", AMOUNT, form(b"card.number=4&t=1"), form(b"card.number=4")),
+    (
+        "a part that does not count",
+        AMOUNT,
+        multipart(Part("amount", None, "", b"1"), Part("t", None, "", b"1")),
+        multipart(Part("amount", None, "", b"1"), Part("t", None, "", b"2")),
+    ),
+    ("no field, same bytes", AMOUNT, request(b'{"t":1}'), request(b'{"t":1}')),
+    ("the body does not count", NONE, request(b"1"), request(b"2", "text/plain")),
+    ("parts do not count", NONE, multipart(Part("a", None, "", b"1")), request()),
+    ("a callable's text", LENGTH, request(b"ab", query="a"), request(b"cd", "text/plain")),
+    ("a callable's bytes", ORIGIN, request(b"ab"), request(b"ac")),
+    ("at the canonical limit", FingerprintRule(canonical_limit=4), request(b"[1 ]"), request(b"[ 1]")),
+]
+
+CHOSEN_TWO = [
+    ("a header that counts", TRACE, request(headers={"x-tenant": "1"}), request(headers={"x-tenant": "2"})),
+    ("an empty header and none", TRACE, request(headers={"x-tenant": ""}), request()),
+    ("a field that counts", AMOUNT, request(b'{"amount":1,"t":1}'), request(b'{"amount":2,"t":1}')),
+    ("an absent field", AMOUNT, request(b'{"amount":1}'), request(b'{"amount":1,"card":{"number":null}}')),
+    ("none of the fields", AMOUNT, request(b'{"t":1}'), request(b'{"t":2}')),
+    ("no object", AMOUNT, request(b"[1]"), request(b"[2]")),
+    ("a path through text", AMOUNT, request(b'{"card":"number"}'), request(b'{"card":"numbers"}')),
+    ("none of the form fields", AMOUNT, form(b"t=1"), form(b"t=2")),
+    ("none of the parts", AMOUNT, multipart(Part("t", None, "", b"1")), multipart(Part("t", None, "", b"2"))),
+    ("no body, another query", NONE, request(query="a"), request(query="b")),
+    ("no body, another path", NONE, request(path="/a"), request(path="/b")),
+    ("a callable, another path", LENGTH, request(path="/a"), request(path="/b")),
+    ("a callable, another method", LENGTH, request(method="PUT"), request()),
+    ("a callable's text", LENGTH, request(b"1"), request(b"12")),
+    ("over the canonical limit", FingerprintRule(canonical_limit=4), request(b"[1  ]"), request(b"[ 1 ]")),
+    ("a form over the limit", FingerprintRule(canonical_limit=6), form(b"a=1&b=2"), form(b"b=2&a=1")),
+]
+
+
+@pytest.mark.parametrize("row", CHOSEN_ONE, ids=case)
+def test_one_request_by_rule(row: tuple[str, FingerprintRule, RequestParts, RequestParts]) -> None:
+    _, rule, one, other = row
+    assert are_one(one, other, rule)
+
+
+@pytest.mark.parametrize("row", CHOSEN_TWO, ids=case)
+def test_two_requests_by_rule(row: tuple[str, FingerprintRule, RequestParts, RequestParts]) -> None:
+    _, rule, one, other = row
+    assert not are_one(one, other, rule)
+
+
+@pytest.mark.parametrize("count", [65536, 65537])
+def test_the_default_limit_of_the_canonical_form(count: int) -> None:
+    body = b'["' + b"a" * (count - 5) + b'"'
+    assert are_one(request(body + b" ]"), request(body + b"] ")) is (count == 65536)
+
+
+def test_the_canonical_form_needs_the_rule_that_made_it() -> None:
+    stored = seal(request(b'{"amount":1}'), PLAIN)
+    assert agrees(stored, request(b'{"amount":1}'), AMOUNT)
+    assert not agrees(stored, request(b'{"amount": 1}'), AMOUNT)
+
+
+def test_the_stored_text() -> None:
+    version, secret_id, raw, canonical = seal(request(b"{}"), KEYED).split(":")
+    assert (version, secret_id, len(raw), len(canonical)) == ("v1", "new", 43, 43)
+    assert seal(request(b"{"), PLAIN).startswith("v1::")
+    assert seal(request(b"{"), PLAIN).endswith(":")
+
+
+def test_the_longest_text_fits_its_column() -> None:
+    rule = FingerprintRule(secrets={"k" * 16: NEW}, secret_id="k" * 16)
+    assert len(seal(request(b"{}"), rule)) <= 130
+
+
+ORDER = RequestParts(
+    "POST", "/payments", "page=1", "application/json; charset=utf-8", b'{"b": 1.0, "a": "x"}', {"x-tenant": "t"}
+)
+TENANT = FingerprintRule(headers=("x-tenant",), fields=("a",), secrets={"k1": b"0123456789abcdef"}, secret_id="k1")
+KEPT = [
+    (PLAIN, "v1::lYsPYG3qOHt6nIoVlV8Ge5BnOch8Fr4bp4s3xmmpnBw:dTJNg4zAqL3OSpacSmgkomf35_unsr6MYndaFXz0wgc"),
+    (TENANT, "v1:k1:iJLZz4W5cB0FVbpIOBh4cEFDTClk7CCbEDZRltMrBjI:fRP7w89HGTKyzTCcPPanekyWay4NLAzDN2WND-6OT9Q"),
+]
+
+
+@pytest.mark.parametrize(("rule", "stored"), KEPT, ids=["plain", "keyed"])
+def test_what_one_release_stored_the_next_can_read(rule: FingerprintRule, stored: str) -> None:
+    assert seal(ORDER, rule) == stored
+
+
+class TestRotation:
+    before = FingerprintRule(secrets={"old": OLD}, secret_id="old")
+    after = FingerprintRule(secrets={"old": OLD, "new": NEW}, secret_id="new")
+
+    def test_older_texts_are_compared_with_their_own_key(self) -> None:
+        stored = seal(request(b'{"a":1}'), self.before)
+        assert agrees(stored, request(b'{"a":1}'), self.after)
+        assert agrees(stored, request(b'{"a": 1}'), self.after)
+        assert not agrees(stored, request(b'{"a":2}'), self.after)
+
+    def test_texts_of_two_keys_are_not_compared(self) -> None:
+        stored = seal(request(b"{}"), self.before)
+        assert not same(stored, seal(request(b"{}"), self.after))
+        assert not same(stored, stored.replace("v1:old:", "v1:new:"))
+
+    def test_keys_may_be_introduced_and_given_up(self) -> None:
+        assert agrees(seal(request(b"{}"), PLAIN), request(b"{}"), self.after)
+        assert agrees(seal(request(b"{}"), self.after), request(b"{}"), replace(self.after, secret_id=None))
+
+    def test_a_lost_key_is_said_not_guessed(self) -> None:
+        with pytest.raises(UnreadableFingerprint, match="'old'"):
+            agrees(seal(request(b"{}"), self.before), request(b"{}"), PLAIN)
+
+    def test_the_key_decides_the_digest(self) -> None:
+        other = FingerprintRule(secrets={"new": OLD}, secret_id="new")
+        assert not same(seal(request(b"{}"), KEYED), seal(request(b"{}"), other))
+
+    def test_no_secret_is_shown(self) -> None:
+        assert "newer" not in repr(KEYED)
+
+    def test_a_rule_with_secrets_can_be_hashed(self) -> None:
+        assert hash(KEYED) == hash(replace(KEYED))
+
+
+UNREADABLE = ["", "v1", "v1::", "v2:" + seal(request(), PLAIN)[3:], seal(request(), PLAIN) + "x", "é:\ud800", "v1:::"]
+
+
+@pytest.mark.parametrize("stored", UNREADABLE)
+def test_an_unreadable_text_is_said_not_guessed(stored: str) -> None:
+    assert not same(stored, stored)
+    with pytest.raises(UnreadableFingerprint):
+        agrees(stored, request(), PLAIN)
+
+
+class Upload:
+    """Content that is never whole in memory and can be read again."""
+
+    def __init__(self, chunks: int) -> None:
+        self.chunks = chunks
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (b"0123456789abcdef" for _ in range(self.chunks))
+
+
+def test_contents_are_streamed_and_read_again() -> None:
+    one, other = (multipart(Part("f", "f", "", Upload(chunks))) for chunks in (1000, 1001))
+    assert are_one(one, one)
+    assert not are_one(one, other)
+
+
+def test_an_iterator_is_no_content() -> None:
+    with pytest.raises(ValueError, match=r"^content must be"):
+        Part("f", "f", "", iter([b"a"]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"headers": "x-tenant"}, "headers must be"),
+        ({"headers": ("x tenant",)}, "headers holds 'x tenant'"),
+        ({"fields": "amount"}, "fields must be"),
+        ({"fields": ()}, "fields must be"),
+        ({"fields": ("",)}, "fields must be"),
+        ({"canonical_limit": -1}, "canonical_limit must be"),
+        ({"secrets": {"": NEW}}, "secrets: an id"),
+        ({"secrets": {"a:b": NEW}}, "secrets: an id"),
+        ({"secrets": {"k" * 17: NEW}}, "secrets: an id"),
+        ({"secrets": {"k": b"short"}}, r"secrets\['k'\] must be"),
+        ({"secrets": {"k": "text, not bytes, is no key"}}, r"secrets\['k'\] must be"),
+        ({"secret_id": "k"}, "secret_id must be"),
+        ({"fields": ("a",), "body": False}, "fields says nothing"),
+        ({"custom": "path"}, "custom must be"),
+        ({"custom": len, "headers": ("a",)}, "custom decides alone"),
+        ({"custom": len, "fields": ("a",)}, "custom decides alone"),
+        ({"custom": len, "body": False}, "custom decides alone"),
+    ],
+)
+def test_a_wrong_rule_names_its_argument(arguments: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=f"^{named}"):
+        FingerprintRule(**arguments)
+
+
+NUMBERS = st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+VALUES = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def reordered(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: reordered(value[name]) for name in reversed(value)}
+    return [reordered(each) for each in value] if isinstance(value, list) else value
+
+
+def meaning(value: Any) -> Any:
+    """What tells JSON values apart in Python, where True == 1 and objects are unordered."""
+    if isinstance(value, dict):
+        return {name: meaning(each) for name, each in value.items()}
+    return [meaning(each) for each in value] if isinstance(value, list) else (isinstance(value, bool), value)
+
+
+@UNTIMED
+@given(VALUES)
+def test_member_order_and_white_space_do_not_matter(value: Any) -> None:
+    assert are_one(
+        request(json.dumps(value).encode()),
+        request(json.dumps(reordered(value), indent=3, ensure_ascii=False).encode()),
+    )
+
+
+@UNTIMED
+@given(VALUES, VALUES)
+def test_json_is_one_request_exactly_when_it_means_the_same(one: Any, other: Any) -> None:
+    sent = [request(json.dumps(each).encode()) for each in (one, other)]
+    assert are_one(sent[0], sent[1]) is (meaning(one) == meaning(other))
+
+
+SHORT = st.text("ab", max_size=2)
+FILES = st.builds(Part, SHORT, SHORT | st.none(), st.just(""), st.binary(max_size=2))
+ANY_REQUEST = st.builds(
+    RequestParts,
+    method=st.sampled_from(["POST", "PUT"]),
+    path=SHORT,
+    query=SHORT,
+    content_type=st.sampled_from(["text/plain", "application/octet-stream"]),
+    body=st.binary(max_size=2),
+    headers=st.dictionaries(st.sampled_from(["a", "b"]), SHORT),
+)
+
+
+@UNTIMED
+@given(ANY_REQUEST, ANY_REQUEST)
+def test_distinct_requests_never_collide(one: RequestParts, other: RequestParts) -> None:
+    assert are_one(one, other, FingerprintRule(headers=("a", "b"))) is (one == other)
+
+
+@UNTIMED
+@given(st.lists(FILES, max_size=3), st.lists(FILES, max_size=3))
+def test_multipart_bodies_never_collide(one: list[Part], other: list[Part]) -> None:
+    in_order = [sorted(parts, key=lambda part: part.name) for parts in (one, other)]
+    assert are_one(multipart(*one), multipart(*other, boundary="y")) is (in_order[0] == in_order[1])
+
+
+PAIRS = st.lists(st.tuples(st.text("a&=+%é", max_size=2), st.text("a&=+%é", max_size=2)), max_size=3)
+
+
+@UNTIMED
+@given(PAIRS, PAIRS)
+def test_forms_never_collide(one: list[tuple[str, str]], other: list[tuple[str, str]]) -> None:
+    in_order = [sorted(pairs, key=lambda pair: pair[0].encode()) for pairs in (one, other)]
+    sent = [form(urlencode(pairs).encode()) for pairs in (one, other)]
+    assert are_one(sent[0], sent[1]) is (in_order[0] == in_order[1])
+
+
+TYPES = st.sampled_from(["application/json", FORM, "multipart/form-data", "a/b+json"]) | st.text(max_size=20)
+
+
+@UNTIMED
+@given(st.binary(), TYPES, st.text(), st.text(), st.sampled_from([PLAIN, KEYED, AMOUNT, NONE]))
+def test_any_bytes_have_a_fingerprint(body: bytes, kind: str, path: str, query: str, rule: FingerprintRule) -> None:
+    sent = RequestParts("POST", path, query, kind, body)
+    assert agrees(seal(sent, rule), sent, rule)
+    assert same(seal(sent, rule), seal(sent, rule))
+
+
+@UNTIMED
+@given(st.text("\ud800\udfff;=/+charset\xff", max_size=20))
+def test_lone_surrogates_have_a_fingerprint(text: str) -> None:
+    sent = RequestParts(text, text, text, f"application/json{text}", b"[ 1]", {"content-encoding": text})
+    assert are_one(sent, sent)

@@ -1,0 +1,83 @@
+"""What a client reads when it is refused."""
+
+import json
+import re
+
+import pytest
+
+from django_idempotency.core import problems
+from django_idempotency.core.policy import IETF, STRIPE, Profile
+from django_idempotency.core.problems import INVALID, MISMATCH, MISSING, UNAVAILABLE, UNKNOWN, Problem, render
+
+ALL = [each for each in vars(problems).values() if isinstance(each, Problem)]
+
+
+def test_codes_are_stable_and_their_own() -> None:
+    codes = {each.code for each in ALL}
+    assert len(codes) == len(ALL)
+    assert {
+        "idempotency_key_missing",
+        "idempotency_key_invalid",
+        "idempotency_key_reused_with_different_payload",
+        "idempotency_key_in_progress",
+        "idempotency_outcome_unknown",
+        "idempotency_key_expired",
+        "idempotency_store_unavailable",
+    } <= codes
+
+
+@pytest.mark.parametrize("problem", ALL, ids=lambda each: each.code)
+def test_people_are_told_what_happened_and_what_to_do(problem: Problem) -> None:
+    assert re.fullmatch(r"idempotency_[a-z_]+", problem.code)
+    assert re.fullmatch(r"[A-Z][^.]+", problem.title)
+    assert re.fullmatch(r"[A-Z].+\.", problem.detail)
+
+
+def test_a_problem_says_everything_in_the_standard_shape() -> None:
+    reply = render(IETF, UNKNOWN, 409, safe_new_key=False)
+    assert (reply.status, reply.headers) == (409, (("Content-Type", "application/problem+json"),))
+    assert json.loads(reply.body or b"") == {
+        "type": "about:blank",
+        "title": UNKNOWN.title,
+        "status": 409,
+        "detail": UNKNOWN.detail,
+        "code": "idempotency_outcome_unknown",
+        "safe_new_key": False,
+    }
+
+
+def test_a_detail_of_the_moment_takes_the_place_of_the_usual_one() -> None:
+    said = json.loads(render(IETF, INVALID, 400, "It is too long.").body or b"")
+    assert (said["title"], said["detail"]) == (INVALID.title, "It is too long.")
+
+
+def test_published_rules_are_linked_and_are_the_type() -> None:
+    profile = Profile(name="own", documentation="https://example.org/keys")
+    reply = render(profile, MISMATCH, 422)
+    link = '<https://example.org/keys>; rel="describedby"; type="text/html"'
+    assert dict(reply.headers) == {"Content-Type": "application/problem+json", "Link": link}
+    assert json.loads(reply.body or b"")["type"] == "https://example.org/keys"
+
+
+@pytest.mark.parametrize(
+    ("problem", "kind"),
+    [
+        (MISSING, "idempotency_error"),
+        (INVALID, "idempotency_error"),
+        (MISMATCH, "idempotency_error"),
+        (UNKNOWN, "api_error"),
+        (UNAVAILABLE, "api_error"),
+    ],
+)
+def test_stripes_clients_read_an_error_object(problem: Problem, kind: str) -> None:
+    reply = render(STRIPE, problem, 400, safe_new_key=True)
+    assert reply.headers == (("Content-Type", "application/json"),)
+    said = json.loads(reply.body or b"")
+    assert said == {"error": {"type": kind, "code": problem.code, "message": problem.detail}}
+
+
+def test_an_api_can_give_problems_its_own_shape() -> None:
+    profile = Profile(name="own", reshape=lambda full: {"errors": [full["code"]], "ok": full["status"] < 400})
+    reply = render(profile, MISMATCH, 422)
+    assert reply.headers == (("Content-Type", "application/json"),)
+    assert json.loads(reply.body or b"") == {"errors": [MISMATCH.code], "ok": False}

@@ -1,0 +1,166 @@
+"""Each statement of each path fails in turn: before it ran, after it ran, and with the connection under it ended.
+
+COMMIT does not pass the wrapper; the tests of lost connections steal it on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection
+
+from django_idempotency.core.decisions import Call
+from django_idempotency.core.replies import Reply
+from django_idempotency.core.states import Status
+from django_idempotency.exceptions import NotExecuted
+from django_idempotency.flow import fail, finish, run
+from django_idempotency.models import IdempotencyKey
+from tests.flow.flows import BOOKED, REFUSED, Booking, a_call, age, bookings, claimed, elsewhere, status
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Broke(OperationalError):
+    """What the wrapper raises."""
+
+
+@dataclass
+class Fault:
+    """Strikes once, at the nth statement of this connection."""
+
+    kind: str
+    nth: int
+    seen: int = 0
+    struck: str = ""
+
+    def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if self.kind == "after" and sql.startswith("BEGIN"):  # SQLite's: it opened a transaction or it did not
+            return execute(sql, params, many, context)
+        self.seen += 1
+        if self.seen != self.nth:
+            return execute(sql, params, many, context)
+        self.struck = sql
+        if self.kind == "before":
+            raise Broke
+        if self.kind == "terminated before":
+            terminate(context["connection"])
+        result = execute(sql, params, many, context)
+        if self.kind == "terminated after":
+            terminate(context["connection"])
+            return result
+        raise Broke
+
+
+def terminate(wrapper: Any) -> None:
+    """End the session under a connection, and wait until it has ended."""
+    session = wrapper.connection.info.backend_pid
+
+    def end() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(%s, 10000)", [session])
+            assert cursor.fetchone() == (True,)
+
+    elsewhere(end)
+
+
+@dataclass
+class Scenario:
+    """One request under fire. `prepare` runs before it in peace."""
+
+    name: str
+    prepare: Callable[[Call], None] = lambda call: None
+    raises: BaseException | None = None
+    reply: Reply = BOOKED
+    most_runs: int = 1
+    most_bookings: int = 1
+    policy: dict[str, Any] = field(default_factory=dict)
+
+    def work(self, call: Call) -> Booking:
+        return Booking(call, raises=self.raises, reply=self.reply)
+
+
+def answered(call: Call) -> None:
+    finish(claimed(call), Booking(call))
+
+
+def released(call: Call) -> None:
+    fail(claimed(call), NotExecuted())
+
+
+def abandoned(call: Call) -> None:
+    claimed(call)
+    age(call, "locked_until")
+
+
+def expired(call: Call) -> None:
+    finish(claimed(call), lambda: (None, REFUSED))
+    age(call, "expires_at")
+
+
+SCENARIOS = [
+    Scenario("leased, new"),
+    Scenario("leased, replay", answered, most_runs=0),
+    Scenario("atomic, new", policy={"mode": "atomic"}, most_runs=2),
+    Scenario("atomic, replay", answered, policy={"mode": "atomic"}, most_runs=0),
+    Scenario("released, then tried again", released),
+    Scenario("taken over", abandoned, policy={"on_lost_lease": "restart"}, most_runs=2),
+    Scenario("lease over", abandoned, most_runs=0, most_bookings=0),
+    Scenario("expired, renewed", expired),
+    Scenario("expired, renewed in atomic mode", expired, policy={"mode": "atomic"}, most_runs=2),
+    Scenario("refusal", reply=REFUSED),
+    Scenario("doubt", raises=RuntimeError("nobody knows")),
+    Scenario("proof", raises=NotExecuted(), most_runs=2),
+]
+KINDS = ["before", "after", "terminated before", "terminated after"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
+def test_no_statement_that_fails_breaks_the_promise(scenario: Scenario, kind: str, vendor: str) -> None:
+    if kind.startswith("terminated") and vendor != "postgresql":
+        pytest.skip("waits for the end of a session as PostgreSQL does")
+    for nth in count(1):
+        fault = Fault(kind, nth)
+        under_fire(scenario, fault)
+        if not fault.struck:
+            break
+    assert nth > 1, "the scenario has no statement"
+
+
+def under_fire(scenario: Scenario, fault: Fault) -> None:
+    leased = a_call(**{name: value for name, value in scenario.policy.items() if name != "mode"})
+    call = a_call(leased.key, **scenario.policy)
+    scenario.prepare(leased)
+    work = scenario.work(call)
+    with connection.execute_wrapper(fault), suppress(Exception):
+        run(call, work)
+    connection.close()  # the next request may be on another one
+    where = f"statement {fault.nth}: {fault.struck}"
+    check(call, scenario, work, where)
+    again = scenario.work(call)
+    again.raises = None
+    with suppress(Exception):
+        run(call, again)
+    work.found += again.found
+    check(call, scenario, work, f"a retry after {where}")
+    assert settled_or_waiting(call), where
+
+
+def check(call: Call, scenario: Scenario, work: Booking, where: str) -> None:
+    assert bookings(call) <= scenario.most_bookings, where
+    assert work.runs <= scenario.most_runs, where
+    assert not any(work.found), f"{where}: ran although an effect was there"
+    row = IdempotencyKey.objects.filter(id=call.id).first()
+    booked_here = scenario.prepare is not expired or (row is not None and row.response_status == work.reply.status)
+    done = row is not None and row.status == Status.COMPLETED and booked_here
+    assert bool(bookings(call)) is done, f"{where}: {row and row.status} with {bookings(call)} bookings"
+
+
+def settled_or_waiting(call: Call) -> bool:
+    """An answer, a doubt that is due, or a lease that will run out: nothing is stuck."""
+    return status(call) in (Status.COMPLETED, Status.UNKNOWN, Status.IN_PROGRESS, Status.FAILED_RETRYABLE)

@@ -1,0 +1,199 @@
+"""A connection that is lost at the worst moment: while the claim or the COMMIT is on its way, or its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from django_idempotency import signals
+from django_idempotency.core.decisions import Call, InDoubt, InFlight, Replay
+from django_idempotency.core.states import Status
+from django_idempotency.deferring import defer, perform
+from django_idempotency.exceptions import OutcomeUnknown, StoreUnavailable
+from django_idempotency.flow import finish, run
+from django_idempotency.models import IdempotencyKey
+from tests.flow.flows import (
+    Booking,
+    a_call,
+    another_alias,
+    bookings,
+    claimed,
+    events,
+    heard,
+    refused,
+    running,
+    somebody_waits_for_a_lock,
+    status,
+)
+from tests.flow.proxy import Proxy, Theft, proxied
+from tests.operations.exports import export
+from tests.processes import wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ALIAS = "through_the_proxy"
+CLAIM = b"WITH bounded"
+SHORT = timedelta(milliseconds=300)
+
+
+@pytest.fixture
+def proxy(vendor: str) -> Iterator[Proxy]:
+    if vendor != "postgresql":
+        pytest.skip("the proxy speaks PostgreSQL's protocol")
+    server = connection.settings_dict
+    options = {**server["OPTIONS"], "sslmode": "disable", "gssencmode": "disable"}
+    with (
+        proxied(server["HOST"] or "127.0.0.1", int(server["PORT"] or 5432)) as between,
+        another_alias(ALIAS, HOST="127.0.0.1", PORT=str(between.port), OPTIONS=options),
+    ):
+        yield between
+
+
+def booking(call: Call) -> Booking:
+    return Booking(call, using=ALIAS)
+
+
+def test_a_commit_that_landed_is_answered_although_its_answer_was_lost(proxy: Proxy) -> None:
+    call = a_call()
+    work = booking(call)
+    proxy.steal(b"COMMIT", Theft.ANSWER)
+    assert run(call, work, ALIAS) == "booked"
+    assert proxy.stolen.is_set()
+    assert (status(call), bookings(call), work.runs) == (Status.COMPLETED, 1, 1)
+    assert isinstance(run(call, work, ALIAS), Replay)
+
+
+def test_a_commit_that_did_not_land_is_doubt(proxy: Proxy) -> None:
+    call = a_call()
+    work = booking(call)
+    proxy.steal(b"COMMIT", Theft.MESSAGE)
+    with heard(signals.doubted) as doubted, pytest.raises(OutcomeUnknown):
+        run(call, work, ALIAS)
+    assert (status(call), bookings(call), work.runs) == (Status.UNKNOWN, 0, 1)
+    assert events(call) == [("T5", "completion_lost")]
+    assert [each["code"] for each in doubted] == ["completion_lost"]
+    assert isinstance(run(call, work, ALIAS), InDoubt)
+    assert work.runs == 1
+
+
+def test_a_commit_whose_answer_never_comes_is_cut_off_at_the_limit(proxy: Proxy) -> None:
+    call = a_call(claim_limit=SHORT)
+    proxy.steal(b"COMMIT", Theft.SILENCE)
+    assert run(call, booking(call), ALIAS) == "booked"
+    assert (status(call), bookings(call)) == (Status.COMPLETED, 1)
+
+
+def test_a_commit_that_is_still_on_its_way_is_waited_for(proxy: Proxy) -> None:
+    call = a_call()
+    proxy.steal(b"COMMIT", Theft.DELAY)
+    with running(ALIAS, lambda: run(call, booking(call), ALIAS)) as outcome:
+        wait_until(somebody_waits_for_a_lock)
+        proxy.forward.set()
+        assert outcome.result(10) == "booked"
+    assert (status(call), bookings(call)) == (Status.COMPLETED, 1)
+
+
+def test_a_commit_that_lands_after_all_patience_is_the_answer_of_the_next_request(proxy: Proxy) -> None:
+    call = a_call(claim_limit=SHORT)
+    work = booking(call)
+    proxy.steal(b"COMMIT", Theft.DELAY)
+    with running(ALIAS, lambda: run(call, work, ALIAS)) as outcome, pytest.raises(OutcomeUnknown):
+        outcome.result(10)
+    with pytest.raises(StoreUnavailable):  # the unique index cannot tell while the row is being changed
+        refused(call)
+    proxy.forward.set()
+    wait_until(lambda: status(call) is Status.COMPLETED)
+    assert isinstance(refused(call), Replay)
+    assert (bookings(call), work.runs) == (1, 1)
+
+
+@pytest.mark.parametrize("theft", [Theft.MESSAGE, Theft.ANSWER])
+def test_a_claim_whose_answer_was_lost_finds_itself_again(proxy: Proxy, theft: Theft) -> None:
+    call = a_call()
+    work = booking(call)
+    proxy.steal(CLAIM, theft)
+    assert run(call, work, ALIAS) == "booked"
+    assert proxy.stolen.is_set()
+    assert (status(call), bookings(call), work.runs) == (Status.COMPLETED, 1, 1)
+
+
+def test_a_claim_whose_answer_never_comes_fails_closed(proxy: Proxy) -> None:
+    call = a_call(claim_limit=SHORT)
+    work = booking(call)
+    proxy.steal(CLAIM, Theft.SILENCE)
+    with heard(signals.store_failed) as failed, pytest.raises(StoreUnavailable):
+        run(call, work, ALIAS)
+    assert (work.runs, len(failed)) == (0, 1)
+    assert bookings(call) == 0
+
+
+def test_late_work_is_read_back_as_well(proxy: Proxy) -> None:
+    call = a_call()
+    attempt = claimed(call)
+    attempt.using = ALIAS
+    proxy.steal(b"COMMIT", Theft.ANSWER)
+    assert finish(attempt, booking(call)) == "booked"
+    assert attempt.finished
+
+
+@pytest.mark.parametrize("picked_up", [False, True])
+def test_work_that_was_handed_over_is_read_back_as_well(proxy: Proxy, picked_up: bool, settings: Any) -> None:
+    settings.IDEMPOTENCY = {"ENQUEUE": None}
+    call = a_call()
+    attempt = claimed(call)
+    attempt.using = ALIAS
+    proxy.steal(b"COMMIT", Theft.DELAY if picked_up else Theft.ANSWER)
+    with running(ALIAS, lambda: defer(attempt, export, {"title": "may"})) as outcome:
+        if picked_up:
+            wait_until(somebody_waits_for_a_lock)
+            proxy.forward.set()
+            wait_until(lambda: status(call) is Status.PENDING)
+            perform(call.id)
+        outcome.result(10)
+    assert status(call) is (Status.COMPLETED if picked_up else Status.PENDING)
+
+
+def test_work_whose_commit_never_came_was_not_handed_over(proxy: Proxy) -> None:
+    call = a_call()
+    attempt = claimed(call)
+    attempt.using = ALIAS
+    proxy.steal(b"COMMIT", Theft.MESSAGE)
+    with pytest.raises(OutcomeUnknown):
+        defer(attempt, export, {"title": "may"})
+    assert status(call) is Status.UNKNOWN
+
+
+def test_an_atomic_commit_that_landed_is_answered(proxy: Proxy) -> None:
+    call = a_call(mode="atomic")
+    work = booking(call)
+    proxy.steal(b"COMMIT", Theft.ANSWER)
+    assert run(call, work, ALIAS) == "booked"
+    assert (status(call), bookings(call), work.runs) == (Status.COMPLETED, 1, 1)
+
+
+def test_an_atomic_commit_that_did_not_land_left_nothing(proxy: Proxy) -> None:
+    call = a_call(mode="atomic")
+    proxy.steal(b"COMMIT", Theft.MESSAGE)
+    with heard(signals.store_failed) as failed, pytest.raises(StoreUnavailable, match="send the same request again"):
+        run(call, booking(call), ALIAS)
+    assert len(failed) == 1
+    assert not IdempotencyKey.objects.filter(id=call.id).exists()
+    assert run(call, booking(call), ALIAS) == "booked"
+    assert bookings(call) == 1
+
+
+def test_an_atomic_commit_on_its_way_keeps_every_other_request_out(proxy: Proxy) -> None:
+    call = a_call(mode="atomic", claim_limit=SHORT)
+    proxy.steal(b"COMMIT", Theft.DELAY)
+    with running(ALIAS, lambda: run(call, booking(call), ALIAS)) as outcome, pytest.raises(StoreUnavailable):
+        outcome.result(10)
+    again = Booking(call)
+    assert isinstance(run(call, again), InFlight)
+    proxy.forward.set()
+    wait_until(lambda: bookings(call) == 1)
+    assert isinstance(run(call, again), Replay)
+    assert again.runs == 0

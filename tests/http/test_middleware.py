@@ -1,0 +1,133 @@
+"""The middleware protects plain views, and leaves alone what decides for itself."""
+
+from typing import Any
+
+import pytest
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.template import engines
+from django.template.response import TemplateResponse
+from django.urls import path
+from django.views import View
+from django.views.decorators.csrf import csrf_exempt
+from rest_framework.permissions import IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from django_idempotency.decorators import exempt, idempotent
+from django_idempotency.models import IdempotencyKey
+from tests.http.posting import Person, Ran, atomic_requests, same_answer
+from tests.http.test_setups import MIDDLEWARE, bare_wrapper
+
+pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db]
+
+
+def plain(request: HttpRequest) -> HttpResponse:
+    return JsonResponse({"run": Ran.again()}, status=201)
+
+
+def page(request: HttpRequest) -> HttpResponse:
+    return TemplateResponse(request, engines["django"].from_string("run {{ run }}"), {"run": Ran.again()})
+
+
+class Methods(View):
+    """One method decides for itself, one is exempt, one is neither."""
+
+    http_method_names = ["post", "patch", "put"]
+
+    @idempotent(operation="its own")
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return plain(request)
+
+    @exempt
+    def patch(self, request: HttpRequest) -> HttpResponse:
+        return plain(request)
+
+
+class Undecided(View):
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return plain(request)
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        return JsonResponse({"active": request.idempotency.active})  # type: ignore[attr-defined]
+
+
+class Rest(APIView):
+    permission_classes = [IsAuthenticated]
+
+    def post(self, request: Request) -> Response:
+        return Response({"run": Ran.again()})
+
+
+def broken(request: HttpRequest) -> HttpResponse:
+    raise LookupError("planned")
+
+
+VIEWS: dict[str, Any] = {
+    "plain": plain,
+    "page": page,
+    "undecided": Undecided.as_view(),
+    "methods": Methods.as_view(),
+    "exempt": csrf_exempt(bare_wrapper(exempt(bare_wrapper(plain)))),
+    "rest": csrf_exempt(bare_wrapper(Rest.as_view())),
+    "twice": idempotent(operation="outer")(csrf_exempt(idempotent(operation="inner")(bare_wrapper(plain)))),
+    "broken": broken,
+}
+urlpatterns = [path(name, view, name=name) for name, view in VIEWS.items()]
+
+
+@pytest.fixture(autouse=True)
+def _installed(settings: Any) -> None:
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, MIDDLEWARE]
+
+
+@pytest.mark.parametrize("around", [False, True], ids=["plain", "atomic requests"])
+@pytest.mark.parametrize("route", ["/plain", "/page", "/undecided"])
+def test_undecided_views_are_protected(alice: Person, route: str, around: bool) -> None:
+    with atomic_requests(around):
+        first, second = (alice.post(route) for _ in range(2))
+    assert same_answer(first, second)
+    assert (Ran.count, IdempotencyKey.objects.get().operation) == (1, route[1:])
+
+
+def test_a_key_is_required_unless_the_settings_say_otherwise(alice: Person, settings: Any) -> None:
+    assert alice.post("/plain", key=None).status_code == 400
+    settings.IDEMPOTENCY = {"REQUIRED": False}
+    assert alice.post("/plain", key=None).status_code == 201
+
+
+def test_other_methods_go_their_usual_way(alice: Person) -> None:
+    assert alice.client.get("/undecided").json() == {"active": False}
+    assert alice.post("/plain", method="PUT").status_code == 201
+    assert not IdempotencyKey.objects.exists()
+
+
+def test_a_decorated_method_keeps_its_policy_and_an_exempt_one_is_left_alone(alice: Person) -> None:
+    first, second = (alice.post("/methods") for _ in range(2))
+    assert same_answer(first, second)
+    assert [alice.post("/methods", method="PATCH").json() for _ in range(2)] == [{"run": 2}, {"run": 3}]
+    assert [record.operation for record in IdempotencyKey.objects.all()] == ["its own"]
+
+
+def test_an_exempt_view_is_left_alone_behind_any_wrapper(alice: Person) -> None:
+    assert [alice.post("/exempt").json() for _ in range(2)] == [{"run": 1}, {"run": 2}]
+
+
+def test_a_rest_view_is_left_alone_behind_any_wrapper(anonymous: Person) -> None:
+    """Around it a repeat would be answered before its authentication."""
+    refused = anonymous.post("/rest")
+    assert (refused.status_code, refused["Content-Type"], Ran.count) == (401, "application/json", 0)
+
+
+def test_what_is_protected_twice_is_claimed_once(alice: Person) -> None:
+    first, second = (alice.post("/twice") for _ in range(2))
+    assert (first.status_code, Ran.count) == (201, 1)
+    assert same_answer(first, second)
+    assert IdempotencyKey.objects.get().operation == "outer"
+
+
+def test_an_error_is_doubt_and_goes_on_to_the_project(alice: Person) -> None:
+    alice.client.raise_request_exception = True
+    with pytest.raises(LookupError, match="planned"):
+        alice.post("/broken")
+    assert IdempotencyKey.objects.get().status == "unknown"

@@ -1,0 +1,93 @@
+"""R15: records in another database than the default, and ATOMIC_REQUESTS on several."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection, connections, transaction
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.urls import path
+
+from django_idempotency.decorators import idempotent
+from tests.flow.flows import another_alias
+from tests.http.posting import Person, Ran, atomic_requests, same_answer
+from tests.http.test_setups import PlainMethod
+
+pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db(transaction=True)]
+
+
+@idempotent(required=False)
+def where(request: HttpRequest) -> HttpResponse:
+    """Which aliases have a transaction open."""
+    return JsonResponse({alias: connections[alias].in_atomic_block for alias in ("default", "records")})
+
+
+@idempotent
+def failing(request: HttpRequest) -> HttpResponse:
+    Ran.again()
+    User.objects.create(username="written")
+    raise RuntimeError("planned")
+
+
+urlpatterns = [
+    path("where", where, name="where"),
+    path("where/opted-out", transaction.non_atomic_requests(idempotent(where.__wrapped__)), name="opted-out"),  # type: ignore[attr-defined]
+    path("failing", failing, name="failing"),
+    path("method", transaction.non_atomic_requests(PlainMethod.as_view()), name="method"),
+]
+
+
+class Router:
+    """The records live under another alias, and replicas are never to be asked for them."""
+
+    def db_for_write(self, model: Any, **hints: Any) -> str | None:
+        return "records" if model._meta.app_label == "django_idempotency" else None
+
+    def db_for_read(self, model: Any, **hints: Any) -> str | None:
+        assert model._meta.app_label != "django_idempotency"
+        return None
+
+
+@pytest.fixture
+def records(settings: Any) -> Iterator[None]:
+    """The same database under a second name, which Django's own settings do not know."""
+    settings.DATABASE_ROUTERS = [Router()]
+    with another_alias("records"):
+        yield
+
+
+@pytest.fixture
+def two_writers(vendor: str) -> None:
+    if vendor == "sqlite":
+        pytest.skip("one file has one writer, so two aliases cannot have transactions at once")
+
+
+def test_the_records_go_where_the_router_writes_them(alice: Person, records: None) -> None:
+    first, second = (alice.post("/where") for _ in range(2))
+    assert first.json() == {"default": False, "records": True}
+    assert same_answer(first, second)
+
+
+@pytest.mark.usefixtures("two_writers", "records")
+def test_atomic_requests_of_the_other_database_stay_in_force(alice: Person) -> None:
+    with atomic_requests():
+        assert alice.post("/where").json() == {"default": True, "records": True}
+        assert alice.post("/where", key=None).json() == {"default": True, "records": False}
+        assert alice.post("/where/opted-out").json() == {"default": False, "records": True}
+
+
+@pytest.mark.usefixtures("two_writers", "records")
+def test_what_was_written_to_the_other_database_rolls_back_too(alice: Person) -> None:
+    with atomic_requests():
+        assert [alice.post("/failing").status_code for _ in range(2)] == [500, 409]
+    assert Ran.count == 1
+    assert not User.objects.filter(username="written").exists()
+
+
+def test_a_method_whose_url_opts_out_by_hand_is_protected(alice: Person) -> None:
+    with atomic_requests():
+        first, second = (alice.post("/method") for _ in range(2))
+    assert first.status_code == 200
+    assert same_answer(first, second)
+    assert not connection.in_atomic_block

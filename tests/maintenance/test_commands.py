@@ -1,0 +1,174 @@
+"""What a person at a terminal, or cron, is told."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from io import StringIO
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db.models import F, Value
+from django.utils import timezone
+
+from django_idempotency import maintenance
+from django_idempotency.finishing import Attempt
+from django_idempotency.management import doctor
+from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
+from django_idempotency.reconciliation import Landed
+from django_idempotency.resolution import resolve
+from django_idempotency.schema import StatementNow
+from tests.maintenance.records import CREATED, change, claimed, completed, doubtful
+
+pytestmark = pytest.mark.django_db
+
+PLANTED = '{"id": 7}'
+
+
+def said(*arguments: str) -> str:
+    output = StringIO()
+    call_command(*arguments, stdout=output)
+    return output.getvalue().strip()
+
+
+def test_stats_count_the_states_and_say_how_the_duties_are() -> None:
+    for make in (completed, completed, claimed, doubtful):
+        make()
+    maintenance.sweep()
+
+    figures = json.loads(said("idempotency_stats", "--json", "--database=default"))
+    text = said("idempotency_stats").splitlines()
+
+    assert figures["statuses"] == {"completed": 2, "in_progress": 1, "unknown": 1}
+    assert (figures["unknown"], figures["dead_letters"], list(figures["duties"])) == (1, 0, ["sweep"])
+    assert text[:3] == ["completed: 2", "in progress: 1", "unknown: 1"]
+    assert text[3].startswith("oldest doubt: ")
+    assert text[-1].startswith("last sweep: ")
+
+
+def test_stats_pass_complaints_on() -> None:
+    DutyRun.objects.create(duty="reap", error="OperationalError: gone")
+    assert said("idempotency_stats").splitlines()[-1] == "! The last reap failed: OperationalError: gone"
+
+
+def dead_letter() -> Attempt:
+    attempt = doubtful()
+    change(attempt, status="dead_letter", reconcile_after=None)
+    IdempotencyEvent.objects.create(record_id=attempt.call.id, kind="dead letter", transition="T12")
+    return attempt
+
+
+def test_inspect_shows_the_record_and_what_happened_to_it() -> None:
+    attempt = doubtful()
+    resolve(attempt.call.id, Landed(CREATED), by="ops@example.com", reason="seen", operator=True)
+
+    (found,) = json.loads(said("idempotency_inspect", f"{attempt.call.id}-charge", "--json"))
+    text = said("idempotency_inspect", str(attempt.call.id)).splitlines()
+
+    assert (found["id"], found["status"], found["response_status"]) == (str(attempt.call.id), "completed", 201)
+    assert [event["transition"] for event in found["events"]] == ["T5", "T13"]
+    assert text[0] == f"id: {attempt.call.id}"
+    assert text[-1].endswith("landed T13 ops@example.com seen")
+
+
+def test_inspect_shows_contents_only_when_asked() -> None:
+    attempt = completed()
+    change(attempt, arguments='{"card": "4242"}')
+    for form in ("--no-color", "--json"):
+        assert PLANTED not in (hidden := said("idempotency_inspect", str(attempt.call.id), form).replace("\\", ""))
+        assert "4242" not in hidden
+        assert PLANTED in (shown := said("idempotency_inspect", str(attempt.call.id), form, "--body").replace("\\", ""))
+        assert "4242" in shown
+
+
+def test_inspect_finds_a_clients_key_in_every_scope() -> None:
+    attempt = completed()
+    change(attempt, key="from-a-log")
+    other = completed()
+    change(other, scope="another", key="from-a-log")
+    found = json.loads(said("idempotency_inspect", '"from-a-log"', "--json"))
+    assert {row["scope"] for row in found} == {"scope", "another"}
+
+
+def test_inspect_says_when_there_is_nothing() -> None:
+    with pytest.raises(CommandError, match="no such record"):
+        said("idempotency_inspect", str(uuid4()))
+
+
+@pytest.fixture
+def _all_duties_ran() -> None:
+    for duty in (maintenance.sweep, maintenance.reconcile, maintenance.resume, maintenance.reap):
+        duty()
+
+
+def findings(clock: doctor.Clock = timezone.now) -> str:
+    return "\n".join(doctor.findings("default", clock))
+
+
+@pytest.mark.usefixtures("_all_duties_ran")
+def test_doctor_is_content_with_a_system_in_order() -> None:
+    completed()
+    assert said("idempotency_doctor") == "nothing is wrong"
+    assert json.loads(said("idempotency_doctor", "--json")) == {"healthy": True, "findings": []}
+
+
+def test_doctor_exits_with_1_and_says_which_duty_never_ran() -> None:
+    output = StringIO()
+    with pytest.raises(CommandError, match="4") as caught:
+        call_command("idempotency_doctor", stdout=output)
+    assert caught.value.returncode == 1
+    assert output.getvalue().splitlines() == [
+        f"The {duty} has never run to its end: schedule it with Celery beat or cron."
+        for duty in ("sweep", "reconcile", "resume", "reap")
+    ]
+
+
+@pytest.mark.usefixtures("_all_duties_ran")
+@pytest.mark.parametrize(
+    ("duty", "ago", "wrong"), [("sweep", 590, False), ("sweep", 610, True), ("resume", 610, True), ("reap", 610, False)]
+)
+def test_doctor_notices_when_a_duty_stopped(duty: str, ago: int, wrong: bool) -> None:
+    DutyRun.objects.filter(duty=duty).update(finished_at=StatementNow() - Value(timedelta(seconds=ago)))
+    assert (f"The last {duty} ended" in findings()) is wrong
+
+
+@pytest.mark.usefixtures("_all_duties_ran")
+@pytest.mark.parametrize(("age", "wrong"), [(3590, False), (3610, True)])
+def test_doctor_notices_an_old_doubt(age: int, wrong: bool) -> None:
+    change(doubtful(), created_at=F("created_at") - timedelta(seconds=age))
+    assert ("oldest of 1 unknown outcomes" in findings()) is wrong
+
+
+@pytest.mark.usefixtures("_all_duties_ran")
+def test_doctor_notices_a_dead_letter() -> None:
+    dead_letter()
+    assert "1 records need a person" in findings()
+
+
+@pytest.mark.usefixtures("_all_duties_ran")
+@pytest.mark.parametrize(("hours", "wrong"), [(23, True), (24, False), (None, False)])
+def test_doctor_notices_a_retention_below_a_day(hours: int | None, wrong: bool, settings: Any) -> None:
+    settings.IDEMPOTENCY = {"RETENTION": hours and hours * 3600}
+    assert ("IDEMPOTENCY['RETENTION']" in findings()) is wrong
+    completed("tests.kept", retention=hours and timedelta(hours=hours))
+    assert ("'tests.kept' keeps its answers" in findings()) is wrong
+
+
+@pytest.mark.usefixtures("_all_duties_ran")
+@pytest.mark.parametrize(("runs", "seconds", "wrong"), [(100, 4, True), (100, 3, False), (99, 4, False)])
+def test_doctor_notices_a_lease_below_three_slow_runs(runs: int, seconds: int, wrong: bool) -> None:
+    for _ in range(runs):
+        completed("tests.slow", lease=timedelta(seconds=10))
+    IdempotencyKey.objects.update(completed_at=F("last_run_at") + timedelta(seconds=seconds))
+    assert ("make the lease at least 12 s" in findings()) is wrong
+
+
+@pytest.mark.usefixtures("_all_duties_ran")
+@pytest.mark.parametrize(("off", "wrong"), [(-3, True), (-1, False), (0, False), (1, False), (3, True)])
+def test_doctor_notices_clocks_that_are_apart(off: int, wrong: bool) -> None:
+    def clock() -> datetime:
+        return timezone.now() + timedelta(seconds=off)
+
+    assert ("This machine's clock" in findings(clock)) is wrong

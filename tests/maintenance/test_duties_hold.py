@@ -1,0 +1,254 @@
+"""One bad record, one slow provider or one caller's transaction does not spoil the rest."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import IntegrityError, OperationalError, connections, transaction
+from django.db.models import F
+
+from django_idempotency import maintenance, reconciliation, signals
+from django_idempotency.maintenance import Bounds
+from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
+from django_idempotency.reconciliation import Inconclusive, Landed, NotExecuted, Outcome, Verdict, reconciler
+from django_idempotency.resolution import resolve
+from django_idempotency.store import limits
+from django_idempotency.tasks import SECONDS, beat_schedule
+from testproject.servers import ROOT
+from tests.maintenance.records import (
+    CREATED,
+    OPERATION,
+    book,
+    bookings,
+    change,
+    claimed,
+    completed,
+    doubtful,
+    row_of,
+    status_of,
+)  # fmt: skip
+from tests.processes import at_once
+
+Ask = Callable[[IdempotencyKey], Verdict]
+
+
+@pytest.fixture
+def answering() -> Iterator[Callable[[Ask], None]]:
+    asks: list[Ask] = []
+    reconciler(OPERATION)(lambda record: asks[0](record))
+    yield asks.append
+    del reconciliation._RECONCILERS[OPERATION]
+
+
+@pytest.fixture
+def resolutions() -> Iterator[list[UUID]]:
+    """The records that the signal named."""
+    seen: list[UUID] = []
+
+    def note(record: UUID, **payload: Any) -> None:
+        seen.append(record)
+
+    signals.resolved.connect(note)
+    yield seen
+    signals.resolved.disconnect(note)
+
+
+@pytest.mark.django_db
+def test_a_verdict_that_cannot_be_stored_does_not_keep_the_others_waiting(answering: Callable[[Ask], None]) -> None:
+    bad, good = doubtful(), doubtful()
+    change(bad, reconcile_after=F("created_at") - timedelta(hours=1))
+    nonsense: Any = 30  # not a timedelta
+    answering(lambda record: Inconclusive(nonsense) if record.id == bad.call.id else Landed(CREATED))
+    said = StringIO()
+
+    with pytest.raises(CommandError, match="1 of the records failed"):
+        call_command("idempotency_reconcile", "--json", stdout=said)
+
+    assert json.loads(said.getvalue()) == {"failed": 1, "landed": 1}
+    assert (status_of(bad), status_of(good)) == ("unknown", "completed")
+
+
+@pytest.mark.django_db
+def test_a_database_that_is_gone_ends_the_run_and_the_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(2):
+        change(claimed(), locked_until=F("created_at"))
+    tried: list[UUID] = []
+
+    def lapse(scope: str, record: UUID, using: str) -> bool:
+        tried.append(record)
+        raise OperationalError("the server closed the connection")
+
+    monkeypatch.setattr(maintenance, "lapse", lapse)
+    with pytest.raises(OperationalError):
+        maintenance.sweep()
+
+    assert len(tried) == 1
+    assert DutyRun.objects.get(duty="sweep").error == "OperationalError: the server closed the connection"
+
+
+@pytest.mark.django_db
+def test_a_row_that_another_run_holds_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    change(claimed(), locked_until=F("created_at"))
+
+    def lapse(scope: str, record: UUID, using: str) -> bool:
+        raise OperationalError(1213, "Deadlock found when trying to get lock; try restarting transaction")
+
+    monkeypatch.setattr(maintenance, "lapse", lapse)
+    assert maintenance.sweep() == {"contended": 1}
+
+
+@pytest.mark.django_db
+def test_the_time_limit_is_looked_at_between_two_polls(answering: Callable[[Ask], None]) -> None:
+    for _ in range(3):
+        doubtful()
+    clock = iter([0.0, 0.0, 5.0, 11.0, 11.0])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(maintenance, "monotonic", lambda: next(clock))
+        answering(lambda record: Landed(CREATED))
+        counts = maintenance.reconcile(Bounds(max_runtime=10))
+
+    assert counts == {"landed": 2}
+
+
+@pytest.mark.django_db
+def test_a_webhook_about_a_settled_key_writes_nothing() -> None:
+    attempt = completed()
+
+    def write() -> Any:
+        raise AssertionError("the write of a settled key ran")
+
+    assert resolve(attempt.call.id, Landed(write=write), by="gateway") is Outcome.OVERTAKEN
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("status", ["failed", "completed"])
+def test_evidence_about_a_failed_record_is_loud_and_changes_nothing(
+    status: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    attempt = completed()
+    change(attempt, status=status)
+    before = row_of(attempt)
+
+    for _ in range(2):  # the webhook is delivered twice
+        outcome = resolve(attempt.call.id, Landed(write=book), by="gateway")
+        assert outcome is (Outcome.TOO_LATE if status == "failed" else Outcome.OVERTAKEN)
+
+    assert bookings() == 0
+    assert (row_of(attempt).status, row_of(attempt).response_status) == (status, before.response_status)
+    events = list(IdempotencyEvent.objects.values_list("transition", "kind", "actor"))
+    errors = [entry for entry in caplog.records if entry.levelname == "ERROR"]
+    loud = status == "failed"
+    assert events == ([("T13e", "evidence after the end", "gateway")] if loud else [])
+    assert len(errors) == (1 if loud else 0)
+
+
+def refused() -> Any:
+    raise IntegrityError("there is such a payment already")
+
+
+@pytest.mark.django_db
+def test_a_write_that_is_refused_leaves_the_doubt_and_says_so() -> None:
+    attempt = doubtful()
+    with pytest.raises(IntegrityError):
+        resolve(attempt.call.id, Landed(write=refused), by="gateway")
+    assert status_of(attempt) == "unknown"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_write_that_is_refused_because_the_key_was_settled_was_overtaken(vendor: str) -> None:
+    if vendor == "sqlite":
+        pytest.skip("one writer: nobody can settle it while this transaction is open")
+    attempt = doubtful()
+
+    def write() -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(settle_elsewhere, attempt.call.id).result(10) is Outcome.LANDED
+        return refused()
+
+    assert resolve(attempt.call.id, Landed(write=write), by="gateway") is Outcome.OVERTAKEN
+
+
+def settle_elsewhere(record: UUID) -> Outcome:
+    try:
+        return resolve(record, Landed(CREATED), by="another webhook")
+    finally:
+        connections.close_all()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_inside_a_callers_transaction_the_signal_waits_for_its_commit(resolutions: list[UUID]) -> None:
+    kept, dropped = doubtful(), doubtful()
+
+    with transaction.atomic():
+        assert resolve(kept.call.id, Landed(write=book), by="gateway") is Outcome.LANDED
+        assert resolutions == []
+    assert resolutions == [kept.call.id]
+
+    with transaction.atomic():
+        resolve(dropped.call.id, Landed(write=book), by="gateway")
+        transaction.set_rollback(True)
+
+    assert (status_of(dropped), bookings(), resolutions) == ("unknown", 1, [kept.call.id])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_inside_a_callers_transaction_nothing_is_run_again() -> None:
+    """A deadlock takes back what the caller wrote; a second try would commit without it."""
+    attempt, tries = doubtful(), []
+
+    def write() -> Any:
+        tries.append(attempt)
+        raise OperationalError(1213, "Deadlock found when trying to get lock; try restarting transaction")
+
+    with pytest.raises(OperationalError), transaction.atomic():
+        resolve(attempt.call.id, Landed(write=write), by="gateway")
+    assert len(tries) == 1
+
+    with pytest.raises(OperationalError):
+        resolve(attempt.call.id, Landed(write=write), by="gateway")
+    assert len(tries) == 1 + limits.TRIES
+
+
+@pytest.mark.django_db
+def test_an_operator_hears_that_an_attempt_is_running() -> None:
+    said = resolve(claimed().call.id, NotExecuted(), by="ops", reason="r", operator=True)
+    assert said is Outcome.RUNNING
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_first_runs_at_once_note_one_duty() -> None:
+    assert at_once([sweep_apart, sweep_apart]) == [{}, {}]
+    assert [run.duty for run in DutyRun.objects.all()] == ["sweep"]
+
+
+def sweep_apart() -> Counter[str]:
+    try:
+        return maintenance.sweep()
+    finally:
+        connections.close_all()
+
+
+def test_the_settings_may_ask_for_the_schedule() -> None:
+    """Settings are read before any model can be imported."""
+    code = "from django_idempotency.tasks import beat_schedule; print(*beat_schedule(sweep_zombies=15))"
+    clean = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+    finished = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=clean, capture_output=True, text=True)
+    assert (finished.returncode, finished.stdout.split()) == (0, list(SECONDS)), finished.stderr
+
+
+def test_a_rhythm_for_a_task_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(TypeError, match="'sweep'; there are sweep_zombies, reconcile_unknown"):
+        beat_schedule(sweep=15)

@@ -1,0 +1,244 @@
+"""From a lost attempt to a settled key: the sweeper, a reconciler, a webhook, an operator, the reaper."""
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db.models import F
+
+from django_idempotency import claiming, maintenance, reconciliation
+from django_idempotency.core.decisions import Call
+from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
+from django_idempotency.core.policy import Policy
+from django_idempotency.core.replies import json_reply
+from django_idempotency.finishing import Attempt, doubt, finish
+from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
+from django_idempotency.reconciliation import Inconclusive, Landed, NotExecuted, Outcome, reconciler
+from django_idempotency.resolution import resolve, try_again
+from testproject.payments.models import LedgerEntry
+
+pytestmark = pytest.mark.django_db
+
+OPERATION = "tests.life_cycle"
+CREATED = json_reply(201, {"id": 7})
+LONG_AGO = timedelta(days=3650)
+
+
+def a_call(**policy: Any) -> Call:
+    fingerprint = seal(RequestParts("POST", "/", "", "application/json", b"{}"), FingerprintRule())
+    return Call("scope", str(uuid4()), fingerprint, Policy(**policy), operation=OPERATION)
+
+
+def claimed(**policy: Any) -> Attempt:
+    attempt = claiming.begin(a_call(**policy))
+    assert isinstance(attempt, Attempt)
+    return attempt
+
+
+def doubtful(*, grace_over: bool = True) -> Attempt:
+    attempt = claimed()
+    doubt(attempt, "test")
+    if grace_over:
+        IdempotencyKey.objects.filter(id=attempt.call.id).update(grace_until=F("created_at") - timedelta(hours=1))
+    return attempt
+
+
+def status_of(attempt: Attempt) -> str:
+    return IdempotencyKey.objects.get(id=attempt.call.id).status
+
+
+def book() -> Any:
+    LedgerEntry.objects.create(reference="r", account="a", amount=1)
+    return CREATED
+
+
+@pytest.fixture
+def answers() -> Iterator[Callable[[Any], None]]:
+    """What the reconciler of these tests will answer."""
+    given: list[Any] = []
+
+    def ask(record: IdempotencyKey) -> Any:
+        assert record.operation == OPERATION
+        said = given[0]
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    reconciler(OPERATION)(ask)
+    yield given.append
+    del reconciliation._RECONCILERS[OPERATION]
+
+
+def test_the_sweeper_makes_a_lost_attempt_unknown_and_leaves_a_living_one() -> None:
+    lost, living = claimed(), claimed()
+    IdempotencyKey.objects.filter(id=lost.call.id).update(locked_until=F("created_at") - timedelta(seconds=1))
+
+    assert maintenance.sweep() == {"unknown": 1}
+
+    assert (status_of(lost), status_of(living)) == ("unknown", "in_progress")
+    assert IdempotencyEvent.objects.get().transition == "T6"
+    assert json.loads(DutyRun.objects.get(duty="sweep").counts) == {"unknown": 1}
+
+
+def test_a_landed_verdict_writes_and_completes_together(answers: Callable[[Any], None]) -> None:
+    attempt = doubtful()
+    answers(Landed(write=book))
+
+    assert maintenance.reconcile() == {"landed": 1}
+
+    assert status_of(attempt) == "completed"
+    assert LedgerEntry.objects.count() == 1
+    again = claiming.begin(attempt.call)
+    assert getattr(again, "reply", None) == CREATED
+    assert maintenance.reconcile() == {}
+
+
+def test_not_executed_gives_the_key_back_once_grace_had_passed(answers: Callable[[Any], None]) -> None:
+    early, late = doubtful(grace_over=False), doubtful()
+    answers(NotExecuted())
+
+    assert maintenance.reconcile() == {"not_executed": 1, "postponed": 1}
+
+    assert (status_of(early), status_of(late)) == ("unknown", "failed_retryable")
+    assert IdempotencyKey.objects.get(id=early.call.id).reconcile_attempts == 0
+    assert isinstance(claiming.begin(late.call), Attempt)
+
+
+@pytest.mark.parametrize("said", [Inconclusive(), RuntimeError("no route to provider"), "nonsense"], ids=repr)
+def test_what_says_nothing_is_asked_again_and_ends_as_a_dead_letter(
+    answers: Callable[[Any], None], said: Any, settings: Any
+) -> None:
+    settings.IDEMPOTENCY = {"RECONCILE_TRIES": 2}
+    attempt = doubtful()
+    answers(said)
+
+    assert maintenance.reconcile() == {"inconclusive": 1}
+    assert status_of(attempt) == "unknown"
+    assert maintenance.reconcile() == {}, "backed off"
+    IdempotencyKey.objects.update(reconcile_after=F("created_at"))
+    assert maintenance.reconcile() == {"dead_letter": 1}
+    assert status_of(attempt) == "dead_letter"
+
+    assert try_again(attempt.call.id, by="ops", reason="the provider is back") is Outcome.ASKED
+    assert status_of(attempt) == "unknown"
+
+
+def test_a_write_that_fails_leaves_the_doubt(answers: Callable[[Any], None]) -> None:
+    attempt = doubtful()
+
+    def write() -> Any:
+        book()
+        raise RuntimeError("planned")
+
+    answers(Landed(write=write))
+    assert maintenance.reconcile() == {"inconclusive": 1}
+    assert status_of(attempt) == "unknown"
+    assert LedgerEntry.objects.count() == 0
+
+
+def test_a_verdict_about_another_attempt_does_nothing(answers: Callable[[Any], None]) -> None:
+    attempt = doubtful()
+
+    def write() -> Any:
+        IdempotencyKey.objects.filter(id=attempt.call.id).update(attempt_token=uuid4())
+        return book()
+
+    answers(Landed(write=write))
+    assert maintenance.reconcile() == {"overtaken": 1}
+    assert status_of(attempt) == "unknown"
+    assert LedgerEntry.objects.count() == 0
+
+
+def test_without_a_reconciler_a_doubt_waits_visibly() -> None:
+    attempt = doubtful()
+    assert maintenance.reconcile() == {"postponed": 1}
+    assert list(IdempotencyKey.objects.in_doubt()) == [IdempotencyKey.objects.get(id=attempt.call.id)]
+
+
+@pytest.mark.parametrize("reference", ["id", "derived", "pair"])
+def test_a_webhook_settles_a_doubt(reference: str) -> None:
+    attempt = doubtful()
+    call = attempt.call
+    named: Any = {"id": call.id, "derived": f"{call.id}-charge", "pair": (call.scope, call.key)}[reference]
+
+    assert resolve(named, Landed(write=book), by="gateway") is Outcome.LANDED
+    assert resolve(named, Landed(write=book), by="gateway") is Outcome.OVERTAKEN
+    assert (status_of(attempt), LedgerEntry.objects.count()) == ("completed", 1)
+
+
+def test_a_webhook_for_a_running_attempt_is_to_be_delivered_again() -> None:
+    attempt = claimed()
+    assert resolve(attempt.call.id, Landed(write=book), by="gateway") is Outcome.RUNNING
+    finish(attempt, lambda: (None, CREATED))
+    assert LedgerEntry.objects.count() == 0
+
+
+def test_a_webhooks_denial_only_asks_at_once() -> None:
+    attempt = doubtful()
+    assert resolve(attempt.call.id, NotExecuted(), by="gateway") is Outcome.ASKED
+    assert status_of(attempt) == "unknown"
+
+
+def test_an_operator_gives_a_reason_and_waits_for_grace() -> None:
+    early, late = doubtful(grace_over=False), doubtful()
+    with pytest.raises(ValueError, match="reason"):
+        resolve(late.call.id, NotExecuted(), by="ops", operator=True)
+    assert resolve(early.call.id, NotExecuted(), by="ops", reason="r", operator=True) is Outcome.POSTPONED
+    assert resolve(late.call.id, NotExecuted(), by="ops", reason="r", operator=True) is Outcome.NOT_EXECUTED
+    event = IdempotencyEvent.objects.get(transition="T14")
+    assert (event.actor, event.reason, event.record_id) == ("ops", "r", late.call.id)
+
+
+@pytest.mark.parametrize("reference", ["nonsense", str(uuid4()), f"{uuid4()}x"])
+def test_an_unknown_reference_is_absent(reference: str) -> None:
+    assert resolve(reference, NotExecuted(), by="gateway") is Outcome.ABSENT
+    assert try_again(reference, by="ops", reason="r") is Outcome.ABSENT
+
+
+def test_batches_end_and_a_dry_run_changes_nothing() -> None:
+    for _ in range(5):
+        finish(claimed(), lambda: (None, CREATED))
+    IdempotencyKey.objects.update(expires_at=F("created_at") - LONG_AGO)
+    dry = StringIO()
+    call_command("idempotency_reap", "--dry-run", "--json", stdout=dry)
+    assert json.loads(dry.getvalue()) == {"due": 5}
+    said = StringIO()
+    call_command("idempotency_reap", "--batch-size=2", "--json", stdout=said)
+    assert json.loads(said.getvalue())["deleted"] == 5
+    assert not IdempotencyKey.objects.exists()
+
+
+@pytest.mark.parametrize("duty", ["sweep", "reconcile", "resume", "reap"])
+def test_a_command_says_what_it_did(duty: str) -> None:
+    said = StringIO()
+    call_command(f"idempotency_{duty}", stdout=said)
+    assert said.getvalue().strip() in ("nothing to do", "0 deleted")
+
+
+def test_the_resolve_command() -> None:
+    attempt = doubtful()
+    arguments = ["idempotency_resolve", str(attempt.call.id), "--by=ops", "--reason=seen in the provider's console"]
+    said = StringIO()
+    call_command(*arguments, "--landed=201", "--dry-run", stdout=said)
+    call_command(*arguments, "--landed=201", '--body={"id": 7}', "--json", stdout=said)
+    assert said.getvalue().splitlines() == ["unknown", '{"outcome": "landed"}']
+    assert status_of(attempt) == "completed"
+    with pytest.raises(CommandError, match="overtaken"):
+        call_command(*arguments, "--not-executed", stdout=said)
+
+
+def test_the_resolve_command_says_that_it_writes_nothing_else() -> None:
+    said = StringIO()
+    arguments = ["--by=ops", "--reason=seen in the provider's console", "--landed=201"]
+    call_command("idempotency_resolve", str(doubtful().call.id), *arguments, stdout=said)
+    assert "No domain writes were made" in said.getvalue()
+
+
+def test_one_operation_has_one_reconciler(answers: Callable[[Any], None]) -> None:
+    with pytest.raises(ValueError, match=OPERATION):
+        reconciler(OPERATION)(lambda record: NotExecuted())

@@ -1,0 +1,196 @@
+"""The reaper deletes what has ended in plain batches, or, where rows point at records, without touching those rows."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import connection
+from django.db.models import F
+from django.test.utils import CaptureQueriesContext
+from pytest_django.plugin import DjangoDbBlocker
+
+from django_idempotency import maintenance, reaping
+from django_idempotency.finishing import Attempt, release
+from django_idempotency.models import IdempotencyKey
+from testproject.payments.models import Payment
+from testproject.servers import ROOT
+from tests.counts.counting import counted
+from tests.maintenance.records import change, claimed, completed, doubtful, status_of
+from tests.processes import database_beside
+
+LONG_AGO = F("created_at") - timedelta(days=3650)
+
+
+@pytest.fixture(params=["plain batch", "collector"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """As in a project whose rows do not point at records, and as in this one."""
+    assert reaping.pointers()
+    if request.param == "plain batch":
+        monkeypatch.setattr(reaping, "pointers", list)
+    return str(request.param)
+
+
+def past(attempt: Attempt, **changes: Any) -> Attempt:
+    change(attempt, expires_at=LONG_AGO, **changes)
+    return attempt
+
+
+def paid_by(attempt: Attempt) -> Payment:
+    owner, _ = User.objects.get_or_create(username="ada")
+    order = {"amount": 5, "currency": "EUR", "customer": "ada", "charge": "ch_1"}
+    return Payment.objects.create(owner=owner, idempotency_key_id=attempt.call.id, **order)
+
+
+def records() -> set[object]:
+    return set(IdempotencyKey.objects.values_list("id", flat=True))
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("way")
+def test_it_takes_what_has_ended_and_nothing_else() -> None:
+    past(completed())
+    kept, open_, unsettled, forever = completed(), claimed(), doubtful(), completed(retention=None)
+
+    assert +maintenance.reap() == {"deleted": 1}
+
+    assert records() == {each.call.id for each in (kept, open_, unsettled, forever)}
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("way")
+def test_what_expires_softly_is_kept_for_audit_first() -> None:
+    attempt = past(completed(expiry="soft"))
+    assert +maintenance.reap() == {"expired": 1}
+    assert status_of(attempt) == "expired"
+    assert +maintenance.reap() == {}, "its audit time has begun"
+    past(attempt)
+    assert +maintenance.reap() == {"deleted": 1}
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("way")
+def test_what_had_no_effect_waits_for_its_grace_too() -> None:
+    early, late = claimed(), claimed()
+    for attempt in (early, late):
+        assert release(attempt, "test")
+    past(early)
+    past(late, grace_until=LONG_AGO)
+
+    assert +maintenance.reap() == {"deleted": 1}
+
+    assert records() == {early.call.id}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("pointing", [0, 3, 5], ids="{} of 5 are pointed at".format)
+def test_a_row_that_points_at_a_record_outlives_it(pointing: int) -> None:
+    gone, kept = [past(completed()) for _ in range(5)], completed()
+    payments = [paid_by(attempt) for attempt in gone[:pointing]]
+    twice, other = paid_by(gone[0]), paid_by(kept)
+
+    assert +maintenance.reap() == {"deleted": 5}
+
+    assert records() == {kept.call.id}
+    pointers = dict(Payment.objects.values_list("id", "idempotency_key_id"))
+    assert pointers == {**{each.pk: None for each in (*payments, twice)}, other.pk: kept.call.id}
+
+
+@pytest.mark.django_db
+def test_a_page_is_followed_by_the_next() -> None:
+    for _ in range(5):
+        paid_by(past(completed()))
+    assert +maintenance.reap(maintenance.Bounds(batch_size=2)) == {"deleted": 5}
+    assert Payment.objects.filter(idempotency_key=None).count() == 5
+
+
+@pytest.fixture
+def _no_way_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As with `related_name="+"`."""
+    (relation,) = reaping.pointers()
+    monkeypatch.setattr(relation, "hidden", True)
+    options: Any = IdempotencyKey._meta
+    options._expire_cache(forward=False)
+    assert not options.related_objects
+    yield
+    options._expire_cache(forward=False)
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("_no_way_back")
+def test_a_foreign_key_without_a_way_back_counts() -> None:
+    payment = paid_by(past(completed()))
+    assert +maintenance.reap() == {"deleted": 1}
+    payment.refresh_from_db()
+    assert payment.idempotency_key_id is None
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("number", [1, 60])
+def test_what_a_page_costs(way: str, number: int) -> None:
+    maintenance.reap()  # the duty's row is there from now on
+    for _ in range(number):
+        past(completed())
+
+    cost = counted(maintenance.reap)
+
+    # The duty's row twice and its counts, one page, and whether there are old events and old counts.
+    around = 6
+    # One DELETE; or: lock, read what may still go, no pointers left behind, one DELETE.
+    assert cost.plain == around + (1 if way == "plain batch" else 4), str(cost)
+    assert not records()
+
+
+@pytest.mark.django_db
+def test_the_collector_does_not_read_the_stored_answers() -> None:
+    past(completed())
+    with CaptureQueriesContext(connection) as captured:
+        maintenance.reap()
+    texts = [each["sql"] for each in captured]
+    assert any("payments_payment" in text for text in texts)
+    assert not [text for text in texts if "response_body" in text]
+
+
+REAP = """
+import django
+django.setup()
+
+from datetime import UTC, datetime
+from uuid import uuid4
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django_idempotency.maintenance import reap
+from django_idempotency.models import IdempotencyKey
+
+then = datetime(2020, 1, 1, tzinfo=UTC)
+past = {"created_at": then, "completed_at": then, "expires_at": then, "lease_seconds": 1, "grace_seconds": 1}
+for number in range(5):
+    IdempotencyKey.objects.create(id=uuid4(), scope="s", key=number, status="completed", response_status=200, **past)
+with CaptureQueriesContext(connection) as captured:
+    print(reap()["deleted"])
+for text in "DELETE FROM", "FOR UPDATE":
+    print(sum(text in query["sql"] for query in captured))
+"""
+
+
+def test_where_nobody_points_at_records_one_statement_deletes_them(
+    tmp_path: Path, django_db_blocker: DjangoDbBlocker
+) -> None:
+    with django_db_blocker.unblock(), database_beside(settings.DATABASE_URL, "alone", tmp_path) as url:
+        done = subprocess.run(
+            [sys.executable, "-c", REAP],
+            cwd=ROOT,
+            env={**os.environ, "DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "benchmarks.records_alone"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert (done.stdout.split(), done.stderr) == (["5", "1", "0"], "")

@@ -1,0 +1,96 @@
+"""Events and counts have retentions of their own; what nobody has settled keeps its story."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from django.core.management import call_command
+from django.db.models import Value
+
+from django_idempotency import maintenance
+from django_idempotency.maintenance import Bounds
+from django_idempotency.models import IdempotencyCount, IdempotencyEvent
+from django_idempotency.schema import StatementNow
+from tests.maintenance.records import change, claimed, completed, doubtful
+
+pytestmark = pytest.mark.django_db
+
+DAY = 86_400
+SECOND = timedelta(seconds=1)
+
+
+def event(age: timedelta, record: UUID | None = None) -> int:
+    made = IdempotencyEvent.objects.create(record_id=record or uuid4(), kind="landed")
+    IdempotencyEvent.objects.filter(pk=made.pk).update(at=StatementNow() - Value(age))
+    return made.pk
+
+
+def count(age: timedelta) -> int:
+    made = IdempotencyCount.objects.create(minute="2000-01-01T00:00Z", operation=str(uuid4()), outcome="x", count=1)
+    IdempotencyCount.objects.filter(pk=made.pk).update(minute=StatementNow() - Value(age))
+    return made.pk
+
+
+MAKE: dict[str, tuple[Any, str, Callable[[timedelta], int], timedelta]] = {
+    "events": (IdempotencyEvent, "EVENT_RETENTION", event, timedelta(days=90)),
+    "counts": (IdempotencyCount, "COUNT_RETENTION", count, timedelta(days=30)),
+}
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_they_go_when_their_time_is_over_and_not_before(name: str) -> None:
+    model, _, make, retention = MAKE[name]
+    make(retention + SECOND)
+    kept = make(retention - 60 * SECOND)
+    assert maintenance.reap() == {name: 1}
+    assert [row.pk for row in model.objects.all()] == [kept]
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_the_time_is_a_setting_and_none_keeps_for_ever(name: str, settings: Any) -> None:
+    model, setting, make, _ = MAKE[name]
+    make(timedelta(days=3000))
+    settings.IDEMPOTENCY = {setting: None}
+    assert maintenance.reap() == {}
+    settings.IDEMPOTENCY = {setting: 3001 * DAY}
+    assert maintenance.reap() == {}
+    settings.IDEMPOTENCY = {setting: 2999 * DAY}
+    assert maintenance.reap() == {name: 1}
+    assert not model.objects.exists()
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_they_go_in_batches_and_a_dry_run_only_counts(name: str) -> None:
+    model, _, make, retention = MAKE[name]
+    for _ in range(5):
+        make(retention + SECOND)
+    said = StringIO()
+    call_command("idempotency_reap", "--dry-run", "--json", stdout=said)
+    assert json.loads(said.getvalue()) == {name: 5}
+    assert model.objects.count() == 5
+    assert maintenance.reap(Bounds(batch_size=2, max_runtime=0)) == {name: 2}
+    assert maintenance.reap(Bounds(batch_size=2)) == {name: 3}
+    assert not model.objects.exists()
+
+
+@pytest.mark.parametrize("status", ["pending", "in_progress", "unknown", "dead_letter"])
+def test_an_unsettled_record_keeps_its_story_however_old(status: str) -> None:
+    attempt = claimed() if status in ("pending", "in_progress") else doubtful()
+    also: dict[str, dict[str, Any]] = {"dead_letter": {"reconcile_after": None}, "pending": {"deferred": True}}
+    change(attempt, status=status, **also.get(status, {}))
+    IdempotencyEvent.objects.all().delete()
+    kept = event(timedelta(days=3000), attempt.call.id)
+    event(timedelta(days=3000))
+    assert maintenance.reap() == {"events": 1}
+    assert IdempotencyEvent.objects.get().pk == kept
+
+
+def test_a_settled_record_outlives_its_story() -> None:
+    event(timedelta(days=91), completed().call.id)
+    assert maintenance.reap() == {"events": 1}

@@ -1,0 +1,134 @@
+"""An operation that is cut anywhere ends with every step done once."""
+
+from functools import partial
+from uuid import uuid4
+
+import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from django_idempotency import claiming, operations
+from django_idempotency.core.decisions import InDoubt
+from django_idempotency.core.progress import Progress
+from django_idempotency.core.replies import Reply, json_reply
+from django_idempotency.exceptions import ChangedDefinition, InsideTransaction, LostFence, UnknownOperation
+from django_idempotency.models import IdempotencyKey
+from django_idempotency.operations import Op, operation
+from django_idempotency.store import runs
+from testproject.payments.models import LedgerEntry
+from tests.operations.rides import POINTS, Killed, World, a_call, book, cautious, claimed, lease_over, ride, run
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_retry_goes_on_where_the_process_was_killed(world: World, point: str) -> None:
+    key = str(uuid4())
+    world.kill_at = point
+    with pytest.raises(Killed):
+        run(claimed(key), ride, user=7)
+    lease_over()
+
+    again = claimed(key)
+    assert again.repeat
+    reply = run(again, ride, user=7)
+
+    record = IdempotencyKey.objects.get()
+    assert sorted(LedgerEntry.objects.values_list("reference", flat=True)) == ["booked", "receipt"]
+    assert set(world.sent) == {record.derive("charged")}, "whatever was sent twice was sent with one key"
+    assert len(world.sent) == (2 if point == "after the charge" else 1)
+    assert reply == json_reply(201, {"user": 7, "first": "booked", "charge": f"ch_{record.derive('charged')}"})
+    assert (record.status, record.recovery_point) == ("completed", "receipt")
+
+
+@pytest.mark.parametrize("point", ["before the charge", "after the charge"])
+def test_an_effect_that_must_not_be_repeated_leaves_the_record_in_doubt(world: World, point: str) -> None:
+    key = str(uuid4())
+    world.kill_at = point
+    with pytest.raises(Killed):
+        run(claimed(key), cautious)
+    lease_over()
+
+    assert isinstance(claiming.begin(a_call(key)), InDoubt)
+    assert len(world.sent) == (1 if point == "after the charge" else 0)
+
+
+def test_a_step_costs_at_most_two_statements_of_its_own(world: World) -> None:
+    attempt = claimed(str(uuid4()))
+    with CaptureQueriesContext(connection) as queries:
+        run(attempt, ride, user=1)
+    ours = [q["sql"] for q in queries if "idempotency_key" in q["sql"]]
+    assert len(ours) == 1 + (1 + 2 + 1) + 1, "begin, a phase, an effect, a phase, the completion"
+
+
+def test_an_attempt_that_was_taken_over_does_nothing_more(world: World) -> None:
+    key = str(uuid4())
+    slow = claimed(key)
+    runs.begin(
+        slow.call.scope,
+        slow.call.id,
+        slow.token,
+        runs.Run("tests.ride", "{}", Progress().dump(), 0),
+        "default",
+    )
+    op = Op(slow, Progress(), 0)
+    lease_over()
+    claimed(key)
+    with pytest.raises(LostFence):
+        op.phase("booked", book, "booked")
+    with pytest.raises(LostFence):
+        op.effect("charged", world.charge, in_doubt="repeat")
+    assert (LedgerEntry.objects.count(), world.sent) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("recorded", "now", "said"),
+    [(["booked"], "paid", "was 'booked' and is 'paid' now"), (["booked"], "booked twice", "was 'booked'")],
+)
+def test_a_changed_definition_is_refused(recorded: list[str], now: str, said: str) -> None:
+    progress = Progress()
+    for name in recorded:
+        progress = progress.done(name, None)
+    with pytest.raises(ChangedDefinition, match=said):
+        Op(claimed(str(uuid4())), progress, len(recorded)).phase(now, book, "x")
+    assert not LedgerEntry.objects.exists()
+
+
+def test_a_step_that_comes_twice_is_refused() -> None:
+    attempt = claimed(str(uuid4()))
+
+    @operation(f"tests.twice.{uuid4()}")
+    def twice(op: Op) -> Reply:
+        op.phase("booked", book, "one")
+        op.phase("booked", book, "two")
+        return json_reply(201, {})
+
+    with pytest.raises(ChangedDefinition, match="twice"):
+        operations.run(attempt, twice, {})
+
+
+def test_older_code_does_not_go_on_with_what_newer_code_began() -> None:
+    key = str(uuid4())
+    attempt = claimed(key)
+    newer = Progress(version=2).dump()
+    runs.begin(attempt.call.scope, attempt.call.id, attempt.token, runs.Run("tests.ride", "{}", newer, 0), "default")
+    with pytest.raises(ChangedDefinition, match="version 2"):
+        operations.resume(attempt)
+
+
+def test_what_is_not_registered_is_named() -> None:
+    with pytest.raises(UnknownOperation, match="decorate it"):
+        operations.run(claimed(str(uuid4())), partial(book, "x"), {})  # type: ignore[arg-type]
+    with pytest.raises(UnknownOperation, match=r"tests\.ride"):
+        operations.registered("tests.nothing")
+    with pytest.raises(ValueError, match="already"):
+        operation("tests.ride")(cautious)
+
+
+def test_an_effect_in_a_transaction_is_refused(world: World) -> None:
+    op = Op(claimed(str(uuid4())), Progress(), 0)
+    with transaction.atomic(), pytest.raises(InsideTransaction):
+        op.effect("charged", world.charge, in_doubt="repeat")
+    with pytest.raises(ValueError, match="in_doubt"):
+        op.effect("charged", world.charge, in_doubt="whatever")  # type: ignore[arg-type]
+    assert world.sent == []

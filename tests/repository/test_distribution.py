@@ -1,0 +1,62 @@
+"""What a release holds, and that its version stands in one place."""
+
+import subprocess
+import sys
+import tarfile
+import tomllib
+from email.parser import HeaderParser
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+import django_idempotency
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "--directory", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> ZipFile:
+    return ZipFile(next(built.glob("*.whl")))
+
+
+def sources() -> set[str]:
+    package = ROOT / "django_idempotency"
+    return {
+        str(path.relative_to(ROOT)) for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_wheel_holds_the_package_and_nothing_else(wheel: ZipFile) -> None:
+    assert {name for name in wheel.namelist() if ".dist-info/" not in name} == sources()
+
+
+def test_wheel_holds_what_is_not_imported(wheel: ZipFile) -> None:
+    names = wheel.namelist()
+    assert "django_idempotency/py.typed" in names
+    assert any(name.startswith("django_idempotency/migrations/0001_") for name in names)
+    assert "django_idempotency/static/django_idempotency/console.css" in names
+    assert "django_idempotency/templates/django_idempotency/console/record.html" in names
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+
+
+def test_source_distribution_is_enough_to_build_the_wheel(built: Path) -> None:
+    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert sources() | {"pyproject.toml", "README.md", "LICENSE"} <= names
+    assert not {name for name in names if name.startswith(("tests/", "testproject/", "benchmarks/"))}
+
+
+def test_version_stands_in_one_place(wheel: ZipFile) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    metadata = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    assert "version" in project["dynamic"]
+    assert HeaderParser().parsestr(wheel.read(metadata).decode())["Version"] == django_idempotency.__version__

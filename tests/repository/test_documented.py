@@ -1,0 +1,87 @@
+"""Whatever has a name for users stands in the documentation, and every link leads somewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from django_idempotency import conf, exceptions, metrics
+from django_idempotency.core import problems
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted([*DOCS.glob("**/*.md"), *ROOT.glob("*.md")])
+TEXT = "\n".join(page.read_text() for page in PAGES)
+LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+CODE_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+def rows(page: str) -> set[str]:
+    """What the tables of a reference page describe."""
+    return set(re.findall(r"^\| `([\w.]+)`", (DOCS / "reference" / page).read_text(), re.MULTILINE))
+
+
+def test_every_setting_is_described_once() -> None:
+    page = (DOCS / "reference" / "settings.md").read_text()
+    described = re.findall(r"^(?:## |\| `)([A-Z_]+)\b", page, re.MULTILINE)
+    assert sorted(described) == sorted(conf.names())
+
+
+def test_every_error_code_is_described() -> None:
+    codes = {problem.code for problem in vars(problems).values() if isinstance(problem, problems.Problem)}
+    raised = {kind.__name__ for kind in vars(exceptions).values() if isinstance(kind, type)} - {"IdempotencyError"}
+    assert rows("errors.md") == codes | raised
+
+
+def test_every_metric_is_described() -> None:
+    assert rows("metrics.md") == {metrics.PREFIX + metric.name for metric in metrics.METRICS}
+    assert metrics.PREFIX + metrics.DURATION in (DOCS / "reference" / "metrics.md").read_text()
+
+
+def offered() -> set[str]:
+    """The names that users may import."""
+    page = (DOCS / "reference" / "api.md").read_text()
+    return set(re.findall(r"`(django_idempotency\.[\w.]+)`", page))
+
+
+@pytest.mark.parametrize("path", sorted(offered()))
+def test_an_offered_name_exists(path: str) -> None:
+    module, _, name = path.rpartition(".")
+    assert hasattr(import_module(module), name)
+
+
+def test_what_the_pages_import_is_offered() -> None:
+    imports = re.findall(r"^from (django_idempotency[\w.]*) import ([\w, ]+)$", TEXT, re.MULTILINE)
+    used = {(module, name) for module, names in imports for name in names.split(", ")}
+    own_pages = {f"django_idempotency.{module}" for module in ("signals", "exceptions")}
+    missing = {f"{module}.{name}" for module, name in used if module not in own_pages} - offered()
+    assert not missing, "docs/reference/api.md does not list these"
+
+
+def links(page: Path) -> Iterator[str]:
+    for link in LINK.finditer(CODE_FENCE.sub("", page.read_text())):
+        if not re.match(r"https?:|mailto:", link["target"]):
+            yield link["target"]
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", CODE_FENCE.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in links(page):
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), f"{target}: there is no {there}"
+        assert not anchor or anchor in anchors(there), f"{target}: no such heading"
+
+
+def test_the_page_for_agents_lists_every_page() -> None:
+    listed = set(links(DOCS / "llms.txt"))
+    assert listed == {str(page.relative_to(DOCS)) for page in DOCS.glob("**/*.md")} - {"index.md"}

@@ -1,0 +1,90 @@
+"""The tutorial, followed literally in an empty folder, with the built wheel: it ends where it says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from testproject.servers import free_port
+from tests.repository.tutorials import Shell, Type, WriteFile, steps
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "docs" / "tutorial" / name for name in ("first-endpoint.md", "ride.md")]
+INSTALL = "python -m pip install "
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """The wheel, in a folder of its own; what it depends on is there already."""
+    built, site = tmp_path / "dist", tmp_path / "site"
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "--directory", str(built)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    ZipFile(next(built.glob("*.whl"))).extractall(site)  # which is all that an installer would do with it
+    return site
+
+
+@pytest.fixture
+def shell(tmp_path: Path, installed: Path) -> Iterator[Shell]:
+    missing = [name for name in ("bash", "curl") if not shutil.which(name)]
+    if missing:
+        pytest.skip(f"the tutorial was NOT followed: there is no {' and no '.join(missing)} here")
+    kept = {name: os.environ[name] for name in ("HOME", "LANG", "SYSTEMROOT") if name in os.environ}
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    shell = Shell(folder, {**kept, "PATH": path, "PYTHONPATH": str(installed), "PYTHONUNBUFFERED": "1"})
+    yield shell
+    shell.close()
+
+
+@pytest.fixture
+def port() -> str:
+    return str(free_port())
+
+
+def test_followed_literally_it_ends_where_it_says(shell: Shell, port: str, tmp_path: Path, installed: Path) -> None:
+    project = tmp_path / "empty" / "shop"
+    for page in PAGES:
+        for step in steps(page.read_text()):
+            match step:
+                case WriteFile():
+                    assert (project / step.path).parent.is_dir(), step.path
+                    with (project / step.path).open("a" if step.append else "w") as file:
+                        file.write(step.text)
+                case Type() if step.command.startswith(INSTALL):
+                    _, where = shell.type('python -c "import django_idempotency as it; print(it.__file__)"')
+                    assert where.startswith(str(installed)), "the wheel, not the checkout"
+                case Type():
+                    follow(shell, step, port, page.name)
+
+
+def follow(shell: Shell, step: Type, port: str, page: str) -> None:
+    code, printed = shell.type(step.command.replace("8000", port))
+    assert code == 0, f"{page}: {step.command}\n{printed}\n{shell.complaints}"
+    assert step.agrees(printed), f"{page}: {step.command}\nshould have printed:\n{step.shown}\nand printed:\n{printed}"
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "agrees"),
+    [
+        ("", "anything\n", True),
+        ("one\n", "one\n", True),
+        ("one\n", "two\n", False),
+        ("one\n", "one\ntwo\n", False),
+        ("a … c\n", "a b c\n", True),
+        ("a … c\n", "a b d\n", False),
+        ("a\n…\nz\n", "a\nb\nc\nz\n", True),
+        ("a\n…\nz\n", "a\nz\n", True),
+        ("a\n…\nz\n", "a\nb\n", False),
+        ("a.c\n", "abc\n", False),
+    ],
+)
+def test_what_is_shown_is_compared(shown: str, printed: str, agrees: bool) -> None:
+    assert Type("command", shown).agrees(printed) is agrees

@@ -1,0 +1,192 @@
+"""What the store reads, and what it makes of what it finds."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from django.utils import timezone
+
+from django_idempotency.core.decisions import derived_key
+from django_idempotency.core.policy import LostLease
+from django_idempotency.core.replies import Reply
+from django_idempotency.core.states import Status
+from django_idempotency.exceptions import StoreUnavailable
+from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
+from django_idempotency.store import attempts, claims, events, rows, runs
+from tests.store.actors import actors
+from tests.store.rows_in_states import FUTURE, PAST, REPLY, SCOPE, a_call, put
+
+ON = "default"
+
+
+@pytest.mark.django_db
+def test_a_record_is_read_with_the_time_it_has_left() -> None:
+    now = timezone.now()
+    record = put(
+        Status.IN_PROGRESS,
+        locked_until=now + FUTURE,
+        grace_until=now + 2 * FUTURE,
+        attempts=3,
+        tainted=True,
+        on_lost_lease="resume",
+    )
+    found = rows.find(SCOPE, record, ON)
+    assert found is not None
+    assert found.lease_left == pytest.approx(FUTURE.total_seconds(), abs=30)
+    assert found.grace_left == pytest.approx(2 * FUTURE.total_seconds(), abs=30)
+    assert found.expires_in is None
+    assert (found.attempts, found.tainted, found.deferred) == (3, True, False)
+    assert (found.on_lost_lease, found.reply) == (LostLease.RESUME, None)
+    assert not found.lease_over
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("moved", "over"), [(timedelta(seconds=-1), True), (timedelta(seconds=30), False)])
+def test_times_are_compared_with_the_databases_clock(moved: timedelta, over: bool) -> None:
+    record = put(Status.IN_PROGRESS, locked_until=timezone.now() + moved)
+    found = rows.find(SCOPE, record, ON)
+    assert found is not None
+    assert found.lease_over is over
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "reply",
+    [
+        REPLY,
+        Reply(204, (), b""),
+        Reply(200, (("Content-Type", "text/plain"),), None),
+        Reply(500, (("Content-Language", "de, fr"),), bytes(range(256)) * 64, 65_535),
+    ],
+    ids=["plain", "empty", "omitted", "large"],
+)
+def test_an_answer_comes_back_byte_for_byte(reply: Reply) -> None:
+    call, token = a_call(), uuid4()
+    claims.claim(call, token, ON)
+    assert attempts.complete(SCOPE, call.id, token, reply, True, ON)
+    found = rows.find(SCOPE, call.id, ON)
+    assert found is not None
+    assert found.reply == reply
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("headers", ["", "no JSON", '{"a": 1}'])
+def test_an_answer_that_cannot_be_read_is_withheld(headers: str) -> None:
+    record = put(Status.COMPLETED, response_headers=headers)
+    found = rows.find(SCOPE, record, ON)
+    assert found is not None
+    assert found.reply == Reply(200, (), None)
+
+
+@pytest.mark.django_db
+def test_what_is_not_there_is_none() -> None:
+    call = a_call()
+    assert rows.find(SCOPE, call.id, ON) is None
+    assert rows.find_by_key(SCOPE, "key", ON) is None
+    assert runs.read(SCOPE, call.id, ON) is None
+
+
+@pytest.mark.django_db
+def test_where_a_run_stands() -> None:
+    record = put(Status.IN_PROGRESS, run_name="export", arguments="[1]", progress="[2]", steps_done=3)
+    assert runs.read(SCOPE, record, ON) == runs.Run("export", "[1]", "[2]", 3)
+
+
+# Atomic mode's look
+
+
+@pytest.mark.django_db
+def test_a_look_finds_the_record_or_nothing() -> None:
+    call = a_call()
+    assert claims.look(call, ON) == (True, None)
+    put(Status.DEAD_LETTER, grace_until=None)
+    mine, found = claims.look(call, ON)
+    assert mine
+    assert found == rows.find(SCOPE, call.id, ON)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_look_says_whether_somebody_else_is_at_it(vendor: str) -> None:
+    """Where the database has a lock that can be asked for without waiting; else the unique insert decides alone."""
+    alone = vendor != "postgresql"
+    with actors(1) as (other,), transaction.atomic():
+        assert claims.look(a_call(), ON) == (True, None)
+        assert other.do(claims.look, a_call(), ON) == (alone, None)
+        assert other.do(claims.look, a_call("another key"), ON) == (True, None)
+
+
+# Claims that cannot be
+
+
+@pytest.mark.django_db
+def test_a_claim_that_neither_wins_nor_finds_the_winner_gives_up() -> None:
+    call = a_call()
+    put(Status.IN_PROGRESS)
+    IdempotencyKey.objects.update(scope="another scope")
+    with pytest.raises(StoreUnavailable, match="comes and goes"):
+        claims.claim(call, uuid4(), ON)
+
+
+@pytest.mark.django_db
+def test_a_claim_that_the_table_refuses_is_no_duplicate() -> None:
+    broken: Any = None
+    with pytest.raises(IntegrityError), transaction.atomic():
+        claims.claim(replace(a_call(), fingerprint=broken), uuid4(), ON)
+    assert not IdempotencyKey.objects.exists()
+
+
+@pytest.mark.django_db
+def test_text_about_the_request_is_cut_to_its_column() -> None:
+    long = replace(a_call(), principal="p" * 300, operation="o" * 300, method="M" * 20, path="/" * 300)
+    assert claims.claim(long, uuid4(), ON) is None
+    row = IdempotencyKey.objects.get()
+    assert (len(row.principal), len(row.operation), len(row.request_method), len(row.request_path)) == (
+        255,
+        255,
+        16,
+        255,
+    )
+
+
+# Beside the record
+
+
+@pytest.mark.django_db
+def test_an_event_is_appended_by_the_databases_clock() -> None:
+    record = uuid4()
+    events.note(record, "resolved", "T14", ON, actor="a" * 300, reason="asked the bank")
+    event = IdempotencyEvent.objects.get()
+    assert (event.record_id, event.kind, event.transition) == (record, "resolved", "T14")
+    assert (event.actor, event.reason) == ("a" * 255, "asked the bank")
+    assert abs(event.at - timezone.now()) < timedelta(seconds=30)
+
+
+def test_a_duty_is_called_by_its_name() -> None:
+    assert str(DutyRun(duty="sweep")) == "sweep"
+
+
+def test_a_record_derives_the_keys_that_its_attempts_used() -> None:
+    call = a_call()
+    assert IdempotencyKey(id=call.id).derive("charge") == derived_key(call.id, "charge")
+
+
+@pytest.mark.django_db
+def test_the_clock_is_in_utc_whatever_the_session_says() -> None:
+    if connection.vendor == "sqlite":
+        pytest.skip("SQLite has no session time zone")
+    record = put(Status.IN_PROGRESS, locked_until=timezone.now() + PAST / 60)
+    with connection.cursor() as cursor:
+        zone = {"postgresql": "SET LOCAL TIME ZONE 'Asia/Tokyo'", "mysql": "SET time_zone = '+09:00'"}
+        cursor.execute(zone[connection.vendor])
+        try:
+            found = rows.find(SCOPE, record, ON)
+            assert IdempotencyKey.objects.overdue().count() == 1
+            assert IdempotencyKey.objects.running().count() == 0
+        finally:
+            if connection.vendor == "mysql":  # elsewhere it ends with the transaction
+                cursor.execute("SET time_zone = DEFAULT")
+    assert found is not None
+    assert found.lease_left == pytest.approx(-60, abs=30)

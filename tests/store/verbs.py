@@ -1,0 +1,426 @@
+"""Every function of the store that writes, with the columns that it writes."""
+
+from typing import Final
+from uuid import UUID
+
+from django_idempotency.core.decisions import Call, Record
+from django_idempotency.core.policy import LostLease
+from django_idempotency.core.replies import dump_headers
+from django_idempotency.core.states import Event, Status
+from django_idempotency.store import attempts, claims, duties, runs, steps, verdicts
+from tests.store.oracle import Facts, Verb, later
+from tests.store.rows_in_states import GRACE, LEASE, REPLY, SCOPE, Row
+
+ON = "default"
+PICK_UP, WAIT = 120, 90.5
+WORK: Final[Row] = {"deferred": True, "run_name": "export", "arguments": "[1]", "progress": "[]"}
+
+
+def _identity(call: Call, facts: Facts) -> Row:
+    policy = call.policy
+    return {
+        "attempt_token": facts.new_token,
+        "fingerprint": call.fingerprint,
+        "principal": call.principal,
+        "operation": call.operation,
+        "request_method": call.method,
+        "request_path": call.path,
+        "on_lost_lease": policy.on_lost_lease.value,
+        "lease_seconds": LEASE,
+        "grace_seconds": GRACE,
+        "retention_seconds": policy.retention and policy.retention.total_seconds(),
+        "audit_seconds": policy.audit.total_seconds() if facts.soft else None,
+        "last_run_at": later(0),
+        "grace_until": later(LEASE + GRACE),
+    }
+
+
+def _inserted(row: Row, facts: Facts) -> Row:
+    call = facts.call
+    return {"id": call.id, "scope": SCOPE, "key": call.key, "created_at": later(0), **_identity(call, facts)}
+
+
+def _claimed(row: Row, facts: Facts) -> Row:
+    return {**_inserted(row, facts), "locked_until": later(LEASE)}
+
+
+def _answered(row: Row, facts: Facts) -> Row:
+    return {
+        "response_status": REPLY.status,
+        "response_headers": dump_headers(REPLY),
+        "response_body": REPLY.body,
+        "response_schema_version": REPLY.schema_version,
+        "completed_at": later(0),
+        "expires_at": later(row["retention_seconds"]),
+        "locked_until": None,
+        "reconcile_after": None,
+    }
+
+
+def _finished(row: Row, facts: Facts) -> Row:
+    inserted = _inserted(row, facts)
+    return {**inserted, **_answered(inserted, facts)}
+
+
+def _accepted(row: Row, facts: Facts) -> Row:
+    inserted = _inserted(row, facts)
+    return {**inserted, **WORK, "locked_until": later(PICK_UP), "expires_at": later(inserted["retention_seconds"])}
+
+
+def _renewed(row: Row, facts: Facts) -> Row:
+    emptied = {"response_status": None, "response_headers": "", "response_body": None, "response_schema_version": None}
+    forgotten = {"deferred": False, "run_name": "", "arguments": "", "progress": "", "recovery_point": ""}
+    fresh = {"tainted": False, "steps_done": 0, "reconcile_after": None, "reconcile_attempts": 0, "last_error_code": ""}
+    times = {"locked_until": later(LEASE), "expires_at": None, "completed_at": None}
+    return {**_identity(facts.call, facts), **emptied, **forgotten, **fresh, **times}
+
+
+def _retried(row: Row, facts: Facts) -> Row:
+    """Where steps are done, the operation goes on from them."""
+    names = ("run_name", "arguments", "progress", "recovery_point", "steps_done")
+    kept = {name: row[name] for name in names} | {"on_lost_lease": "resume"} if row["steps_done"] else {}
+    return {**_renewed(row, facts), **kept, "attempts": row["attempts"] + 1}
+
+
+def _released(row: Row, facts: Facts) -> Row:
+    return {"last_error_code": "Oops", "locked_until": None, "expires_at": later(row["retention_seconds"])}
+
+
+def _disproved(row: Row, facts: Facts) -> Row:
+    return {
+        "tainted": False,
+        "reconcile_after": None,
+        "reconcile_attempts": 0,
+        "expires_at": later(row["retention_seconds"]),
+    }
+
+
+def _queued(row: Row, facts: Facts) -> Row:
+    return {"locked_until": later(PICK_UP), "expires_at": later(row["retention_seconds"])}
+
+
+def _deferred(row: Row, facts: Facts) -> Row:
+    """What was begun goes on with what stands there; what did something is never abandoned."""
+    fresh = {name: value if name == "deferred" or not row["run_name"] else row[name] for name, value in WORK.items()}
+    kept = {"expires_at": None} if row["tainted"] or row["steps_done"] else {}
+    return {**_queued(row, facts), **fresh, "on_lost_lease": "resume", **kept}
+
+
+def _requeued(row: Row, facts: Facts) -> Row:
+    kept = {"expires_at": None} if row["steps_done"] else {}
+    return {**_queued(row, facts), "last_error_code": "Oops", "attempts": row["attempts"] + 1, **kept}
+
+
+def _doubted(code: str) -> Row:
+    return {"last_error_code": code, "locked_until": None, "reconcile_after": later(0)}
+
+
+def _picked_up(row: Row, facts: Facts) -> Row:
+    lease, grace = row["lease_seconds"], row["grace_seconds"]
+    times = {"last_run_at": later(0), "locked_until": later(lease), "grace_until": later(lease + grace)}
+    return {"attempt_token": facts.new_token, "expires_at": None, **times}
+
+
+def _taken_over(row: Row, facts: Facts) -> Row:
+    lease = {"last_run_at": later(0), "locked_until": later(LEASE), "grace_until": later(LEASE + GRACE)}
+    doubt = {"tainted": True, "reconcile_after": None, "reconcile_attempts": 0}
+    return {"attempt_token": facts.new_token, "attempts": row["attempts"] + 1, **lease, **doubt}
+
+
+def _claim(record: UUID, facts: Facts) -> bool:
+    found = claims.claim(facts.call, facts.new_token, ON, None)
+    assert found is None or found.id == record
+    return found is None
+
+
+def _take_over(record: UUID, facts: Facts) -> bool:
+    read = Record(record, SCOPE, facts.key, Status.UNKNOWN, "", token=facts.read_token)
+    return claims.take_over(read, facts.new_token, LEASE, GRACE, ON)
+
+
+RUN = runs.Run("export", "[1]", "[]", 0)
+
+
+def _go_on(facts: Facts) -> steps.GoOn:
+    return steps.GoOn("charged", facts.new_token, "[9]", "charged", facts.steps_done)
+
+
+def _going_on(row: Row, facts: Facts) -> Row:
+    place = {"progress": "[9]", "recovery_point": "charged", "steps_done": row["steps_done"] + 1}
+    due = {"on_lost_lease": "resume", "reconcile_after": later(0), "reconcile_attempts": 0}
+    return {"attempt_token": facts.new_token, **place, **due}
+
+
+ALL: Final = (
+    # Claims
+    Verb("claim", claims.CLAIM, Event.REQUEST, _claim, _claimed),
+    Verb(
+        "insert_finished",
+        claims.FINISHED,
+        Event.ANSWERED,
+        lambda _, facts: claims.insert_finished(facts.call, facts.new_token, REPLY, ON),
+        _finished,
+    ),
+    Verb(
+        "accept",
+        claims.ACCEPT,
+        Event.ACCEPT,
+        lambda _, facts: claims.accept(facts.call, facts.new_token, RUN, PICK_UP, ON),
+        _accepted,
+    ),
+    Verb(
+        "retry",
+        claims.RETRY,
+        Event.REQUEST,
+        lambda _, facts: claims.retry(facts.call, facts.read_token, facts.new_token, ON),
+        _retried,
+        target=Status.IN_PROGRESS,
+    ),
+    Verb(
+        "renew",
+        claims.RENEW,
+        Event.REQUEST,
+        lambda _, facts: claims.renew(facts.call, facts.new_token, ON),
+        lambda row, facts: {**_renewed(row, facts), "attempts": 1, "created_at": later(0)},
+    ),
+    Verb("take_over", claims.TAKE_OVER, Event.TAKE_OVER, _take_over, _taken_over),
+    # The owner of an attempt
+    Verb(
+        "complete",
+        attempts.COMPLETE,
+        Event.ANSWERED,
+        lambda record, facts: attempts.complete(SCOPE, record, facts.read_token, REPLY, facts.success, ON),
+        lambda row, facts: {**_answered(row, facts), "last_error_code": ""},
+    ),
+    Verb(
+        "release",
+        attempts.RELEASE,
+        Event.NOT_EXECUTED,
+        lambda record, facts: attempts.release(SCOPE, record, facts.read_token, "Oops", ON),
+        _released,
+    ),
+    Verb(
+        "give_back",
+        attempts.GIVE_BACK,
+        Event.NOT_EXECUTED,
+        lambda record, facts: attempts.give_back(SCOPE, record, facts.read_token, "Oops", ON),
+        lambda row, facts: {**_released(row, facts), "fingerprint": "", "attempts": 0},
+    ),
+    Verb(
+        "doubt",
+        attempts.DOUBT,
+        Event.IN_DOUBT,
+        lambda record, facts: attempts.doubt(SCOPE, record, facts.read_token, "Oops", ON),
+        lambda row, facts: _doubted("Oops"),
+    ),
+    Verb(
+        "extend",
+        attempts.EXTEND,
+        Event.EXTEND,
+        lambda record, facts: attempts.extend(SCOPE, record, facts.read_token, 2 * LEASE, GRACE, ON),
+        lambda row, facts: {"locked_until": later(2 * LEASE), "grace_until": later(2 * LEASE + GRACE)},
+    ),
+    Verb(
+        "defer",
+        attempts.DEFER,
+        Event.DEFER,
+        lambda record, facts: attempts.defer(SCOPE, record, facts.read_token, RUN, PICK_UP, ON),
+        _deferred,
+    ),
+    Verb(
+        "pick_up",
+        attempts.PICK_UP,
+        Event.PICK_UP,
+        lambda record, facts: attempts.pick_up(SCOPE, record, facts.new_token, ON),
+        _picked_up,
+    ),
+    Verb(
+        "requeue",
+        attempts.REQUEUE,
+        Event.NOT_EXECUTED,
+        lambda record, facts: attempts.requeue(SCOPE, record, facts.read_token, "Oops", facts.cap, PICK_UP, ON),
+        _requeued,
+    ),
+    Verb(
+        "begin_run",
+        runs.BEGIN,
+        Event.BEGIN,
+        lambda record, facts: runs.begin(SCOPE, record, facts.read_token, RUN, ON),
+        lambda row, facts: {"run_name": "export", "arguments": "[1]", "progress": "[]", "on_lost_lease": "resume"},
+    ),
+    Verb(
+        "mark",
+        runs.MARK,
+        Event.STEP,
+        lambda record, facts: runs.mark(
+            SCOPE, record, facts.read_token, facts.steps_done, "[8]", "mailed", LostLease.UNKNOWN, ON
+        ),
+        lambda row, facts: {
+            "progress": "[8]",
+            "recovery_point": "mailed",
+            "steps_done": row["steps_done"] + 1,
+            "on_lost_lease": "unknown",
+        },
+    ),
+    Verb(
+        "report",
+        runs.REPORT,
+        Event.REPORT,
+        lambda record, facts: runs.report(SCOPE, record, facts.read_token, facts.steps_done, "[8]", ON),
+        lambda row, facts: {"progress": "[8]"},
+    ),
+    # Reconcilers, webhooks and operators
+    Verb(
+        "landed",
+        verdicts.LANDED,
+        Event.LANDED,
+        lambda record, facts: verdicts.landed(SCOPE, record, facts.read_token, REPLY, ON),
+        _answered,
+    ),
+    Verb(
+        "not_executed",
+        verdicts.NOT_EXECUTED,
+        Event.NOT_LANDED,
+        lambda record, facts: verdicts.not_executed(SCOPE, record, facts.read_token, ON),
+        _disproved,
+        target=Status.FAILED_RETRYABLE,
+    ),
+    Verb(
+        "not_executed_deferred",
+        verdicts.NOT_EXECUTED_DEFERRED,
+        Event.NOT_LANDED,
+        lambda record, facts: verdicts.not_executed_deferred(SCOPE, record, facts.read_token, PICK_UP, ON),
+        lambda row, facts: {**_disproved(row, facts), **_queued(row, facts)},
+        target=Status.PENDING,
+    ),
+    Verb(
+        "inconclusive",
+        verdicts.INCONCLUSIVE,
+        Event.INCONCLUSIVE,
+        lambda record, facts: verdicts.inconclusive(SCOPE, record, facts.read_token, WAIT, facts.cap, ON),
+        lambda row, facts: {"reconcile_attempts": row["reconcile_attempts"] + 1, "reconcile_after": later(WAIT)},
+    ),
+    Verb(
+        "give_up",
+        verdicts.GIVE_UP,
+        Event.INCONCLUSIVE,
+        lambda record, facts: verdicts.give_up(SCOPE, record, facts.read_token, facts.cap, ON),
+        lambda row, facts: {"reconcile_attempts": row["reconcile_attempts"] + 1, "reconcile_after": None},
+    ),
+    Verb(
+        "postpone",
+        verdicts.POSTPONE,
+        Event.POSTPONE,
+        lambda record, facts: verdicts.postpone(SCOPE, record, facts.read_token, WAIT, ON),
+        lambda row, facts: {"reconcile_after": later(WAIT)},
+    ),
+    Verb(
+        "evidence",
+        verdicts.EVIDENCE,
+        Event.EVIDENCE,
+        lambda record, facts: verdicts.evidence(SCOPE, record, REPLY, ON),
+        _answered,
+    ),
+    Verb(
+        "denial",
+        verdicts.DENIAL,
+        Event.DENIAL,
+        lambda record, facts: verdicts.denial(SCOPE, record, ON),
+        lambda row, facts: {"reconcile_after": later(0)},
+    ),
+    Verb(
+        "dismiss",
+        verdicts.DISMISS,
+        Event.DISMISS,
+        lambda record, facts: verdicts.dismiss(SCOPE, record, ON),
+        _disproved,
+    ),
+    Verb(
+        "try_again",
+        verdicts.TRY_AGAIN,
+        Event.TRY_AGAIN,
+        lambda record, facts: verdicts.try_again(SCOPE, record, ON),
+        lambda row, facts: {"reconcile_attempts": 0, "attempts": 0, "reconcile_after": later(0)},
+    ),
+    # What is found out about one step
+    Verb(
+        "step_landed",
+        steps.LANDED,
+        Event.STEP_LANDED,
+        lambda record, facts: steps.landed(SCOPE, record, facts.read_token, _go_on(facts), ON),
+        _going_on,
+    ),
+    Verb(
+        "step_not_executed",
+        steps.NOT_EXECUTED,
+        Event.STEP_NOT_LANDED,
+        lambda record, facts: steps.not_executed(SCOPE, record, facts.read_token, _go_on(facts), ON),
+        _going_on,
+    ),
+    Verb(
+        "step_evidence",
+        steps.EVIDENCE,
+        Event.STEP_EVIDENCE,
+        lambda record, facts: steps.evidence(SCOPE, record, _go_on(facts), ON),
+        _going_on,
+    ),
+    Verb(
+        "step_dismiss",
+        steps.DISMISS,
+        Event.STEP_DISMISS,
+        lambda record, facts: steps.dismiss(SCOPE, record, _go_on(facts), ON),
+        _going_on,
+    ),
+    # Sweeper and reaper
+    Verb(
+        "lapse",
+        duties.LAPSE,
+        Event.LAPSE,
+        lambda record, facts: duties.lapse(SCOPE, record, ON),
+        lambda row, facts: _doubted("lease_over"),
+    ),
+    Verb(
+        "enqueued_again",
+        duties.ENQUEUED_AGAIN,
+        Event.ENQUEUE,
+        lambda record, facts: duties.enqueued_again(SCOPE, record, PICK_UP, ON),
+        lambda row, facts: {"locked_until": later(PICK_UP)},
+    ),
+    Verb(
+        "exhaust",
+        duties.EXHAUST,
+        Event.REQUEST,
+        lambda record, facts: duties.exhaust(SCOPE, record, facts.cap, REPLY, ON),
+        lambda row, facts: {**_answered(row, facts), "last_error_code": "attempts_exhausted"},
+        target=Status.FAILED,
+    ),
+    Verb(
+        "abandon",
+        duties.ABANDON,
+        Event.ABANDON,
+        lambda record, facts: duties.abandon(SCOPE, record, REPLY, ON),
+        lambda row, facts: {**_answered(row, facts), "last_error_code": "abandoned"},
+    ),
+    Verb(
+        "expire",
+        duties.EXPIRE,
+        Event.EXPIRE,
+        lambda record, facts: duties.expire(SCOPE, record, ON),
+        lambda row, facts: {"expires_at": later(row["audit_seconds"])},
+    ),
+    Verb(
+        "expire_now",
+        duties.EXPIRE_NOW,
+        Event.EXPIRE_NOW,
+        lambda record, facts: duties.expire_now(SCOPE, record, ON),
+        lambda row, facts: {"expires_at": later(row["audit_seconds"] or 0)},
+    ),
+    Verb(
+        "delete",
+        duties.DELETE,
+        Event.DELETE,
+        lambda record, facts: duties.delete([record], ON) == 1,
+        lambda row, facts: {},
+    ),
+)
+BY_NAME: Final = {verb.name: verb for verb in ALL}

@@ -1,0 +1,93 @@
+"""One record in every state under every combination of guards, and what a statement does to it."""
+
+from collections.abc import Iterator
+from itertools import product
+from uuid import UUID, uuid4
+
+from django_idempotency.core.decisions import record_id
+from django_idempotency.core.states import Guard, Status
+from django_idempotency.models import IdempotencyKey
+from tests.store.oracle import Facts, Verb, differences
+from tests.store.rows_in_states import SCOPE, a_row, columns_for, put, snapshot
+
+# What makes a guard true or false, for the row or for the caller.
+KNOBS = {
+    Guard.LEASE_LIVE: "lease over",
+    Guard.LEASE_OVER: "lease over",
+    Guard.TOKEN_MINE: "token",
+    Guard.TOKEN_AS_READ: "token",
+    Guard.UNTAINTED: "tainted",
+    Guard.SUCCESS_OR_UNTAINTED: "tainted",
+    Guard.RESUMABLE: "resumable",
+    Guard.NOT_RESUMABLE: "resumable",
+    Guard.NO_STEP_MARKED: "stepped",
+    Guard.PROGRESS_AS_READ: "progress",
+    Guard.GRACE_OVER: "grace over",
+    Guard.TRIES_LEFT: "used up",
+    Guard.NO_TRIES_LEFT: "used up",
+    Guard.ATTEMPTS_LEFT: "used up",
+    Guard.NO_ATTEMPTS_LEFT: "used up",
+    Guard.RETAINED: "retention over",
+    Guard.RETENTION_OVER: "retention over",
+    Guard.DEFERRED: "deferred",
+    Guard.NOT_DEFERRED: "deferred",
+    Guard.NOT_BEGUN: "begun",
+    Guard.HAS_RUN: "never ran",
+    Guard.AUDITED: "audited",
+    Guard.NOT_AUDITED: "audited",
+}
+ALSO = {"complete": "success", "retry": "stepped"}  # what else a statement looks at
+EVERY = frozenset({*KNOBS.values(), *ALSO.values()})
+
+
+def a_world(status: Status | None, on: frozenset[str], key: str = "key") -> tuple[UUID, Facts]:
+    """A record in this state with these knobs on, and a caller to match."""
+    steps = 0 if "progress" in on else 1
+    facts = Facts(
+        key=key, success="success" in on, restart="resumable" in on, soft="audited" in on, cap=5, steps_done=steps
+    )
+    IdempotencyKey.objects.filter(key=key).delete()
+    if status is not None:
+        token = None if "never ran" in on and status is Status.DEAD_LETTER else uuid4()
+        token = facts.read_token if "token" in on else token
+        put(status, key=key, attempt_token=token, **columns_for(status, on))
+    return record_id(SCOPE, key), facts
+
+
+def favourable(verb: Verb, status: Status | None) -> frozenset[str]:
+    """Knobs with which the verb changes a record in this state."""
+    for on in combinations(verb):
+        facts = Facts(success="success" in on, cap=5, steps_done=0 if "progress" in on else 1)
+        token = facts.read_token if "token" in on else uuid4()
+        row = None if status is None else {**a_row(status), "attempt_token": token, **columns_for(status, on)}
+        if verb.predicted(row, facts)[0]:
+            return on
+    raise AssertionError(f"{verb.name} can do nothing to what is {status}")
+
+
+def mattering(verb: Verb) -> frozenset[str]:
+    """The knobs that the verb looks at."""
+    guards = {KNOBS[guard] for transition in verb.transitions for guard in transition.guards}
+    return frozenset(guards | ({ALSO[verb.name]} if verb.name in ALSO else set()))
+
+
+def combinations(verb: Verb) -> Iterator[frozenset[str]]:
+    """Every combination of what the verb's guards look at, once among friends and once among enemies."""
+    names = sorted(mattering(verb))
+    for truths in product((False, True), repeat=len(names)):
+        chosen = frozenset(name for name, truth in zip(names, truths, strict=True) if truth)
+        yield chosen
+        yield chosen | (EVERY - mattering(verb))
+
+
+def check(verb: Verb, record: UUID, facts: Facts) -> bool:
+    """Run it, and compare the row with the prediction; answers whether it changed anything."""
+    before = snapshot(record)
+    changes, expected = verb.predicted(before, facts)
+    assert verb.run(record, facts) is changes, f"{verb.name} should answer {changes} for {before}"
+    after = snapshot(record)
+    if changes:
+        assert differences(after, expected) == {}, f"{verb.name} on {before}"
+    else:
+        assert after == before, f"{verb.name} is outside the table here and changed the row"
+    return changes

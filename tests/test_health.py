@@ -1,0 +1,78 @@
+"""The health of the records, as a function and as a view."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from django.db.models import F
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import include, path
+
+from django_idempotency import claiming, maintenance
+from django_idempotency.core.decisions import Call
+from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
+from django_idempotency.core.policy import Policy
+from django_idempotency.finishing import Attempt, doubt
+from django_idempotency.health import health
+from django_idempotency.models import DutyRun, IdempotencyKey
+from django_idempotency.reconciliation import Inconclusive, reconciler
+from django_idempotency.store import verdicts
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__)]
+urlpatterns = [path("idempotency/", include("django_idempotency.urls"))]
+
+
+def claimed() -> Attempt:
+    fingerprint = seal(RequestParts("POST", "/", "", "", b""), FingerprintRule())
+    attempt = claiming.begin(Call("scope", str(uuid4()), fingerprint, Policy(), operation="tests.health"))
+    assert isinstance(attempt, Attempt)
+    return attempt
+
+
+def asked(client: Client) -> tuple[int, Any]:
+    answer = client.get("/idempotency/health/")
+    return answer.status_code, answer.json()
+
+
+def test_nothing_to_complain_about(client: Client) -> None:
+    claimed()
+    maintenance.sweep()
+    status, said = asked(client)
+    assert (status, said["healthy"], said["complaints"]) == (200, True, [])
+    assert said["duties"]["sweep"]["error"] == ""
+
+
+@pytest.mark.parametrize(("late", "status"), [(599, 200), (620, 503)])
+def test_a_sweeper_that_does_not_come(client: Client, late: int, status: int) -> None:
+    attempt = claimed()
+    IdempotencyKey.objects.filter(id=attempt.call.id).update(locked_until=F("created_at") - timedelta(seconds=late))
+    found = asked(client)
+    assert found[0] == status
+    assert found[1]["overdue"] == 1
+
+
+def test_doubts_are_told_and_dead_letters_are_a_complaint(client: Client, settings: Any) -> None:
+    settings.IDEMPOTENCY = {"RECONCILE_TRIES": 1}
+    attempt = claimed()
+    doubt(attempt, "test")
+    assert asked(client)[1]["unknown"] == 1
+    assert asked(client)[0] == 200
+    reconciler("tests.health")(lambda record: Inconclusive())
+    maintenance.reconcile()
+    status, said = asked(client)
+    assert (status, said["dead_letters"], said["unknown"]) == (503, 1, 0)
+    assert verdicts.dismiss(attempt.call.scope, attempt.call.id, "default") is False, "grace"
+
+
+def test_a_duty_that_failed_is_a_complaint() -> None:
+    DutyRun.objects.create(duty="reap", error="OperationalError: disk full")
+    assert health().complaints == ["The last reap failed: OperationalError: disk full"]
+
+
+def test_it_asks_little(client: Client) -> None:
+    with CaptureQueriesContext(connection) as queries:
+        asked(client)
+    assert len(queries) == 7

@@ -1,0 +1,136 @@
+"""Imports point one way, core is pure, and each optional dependency is imported by one file."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import django_idempotency
+
+ROOT = Path(django_idempotency.__file__).parent
+PACKAGE = ROOT.name
+
+# From the bottom up; a module imports from its own rank and from those below. A new module has to be named here.
+RANKS = (
+    {"core", "exceptions", "charts"},
+    {"models", "conf", "signals", "schema", "migrations"},
+    {"store"},
+    {
+        "flow", "claiming", "finishing", "atomic", "operations", "resuming", "reconciliation", "resolution", "settling",
+        "deferring", "sending", "maintenance", "by_hand", "reaping", "recent", "health", "heartbeat", "held", "once",
+        "checks", "steps",
+    },
+    {
+        "http", "decorators", "middleware", "rest_framework", "tasks", "management", "admin", "urls", "testing",
+        "contrib", "apps", "metrics", "counters", "dashboard", "complaints", "pictures", "over_time",
+        "words", "console", "templatetags",
+    },
+)  # fmt: skip
+PARSERS = {"rfc8785", "http_sf"}
+IMPURE = {"time", "random", "secrets", "os", "socket", "threading", "subprocess", "sqlite3", "asyncio"}
+OPTIONAL = ["rest_framework", "celery", "drf_spectacular", "prometheus_client", "opentelemetry", "django_celery_beat"]
+DRIVERS = ["psycopg", "psycopg2", "MySQLdb", "pymysql", "sqlite3"]
+
+
+def module_name(path: Path) -> str:
+    parts = (PACKAGE, *path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    """Every module that a file imports, wherever in the file it does."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "absolute imports only"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in MODULES else str(node.module)
+
+
+def own(tree: ast.Module) -> list[str]:
+    return [name for name in imported(tree) if name == PACKAGE or name.startswith(f"{PACKAGE}.")]
+
+
+def rank(module: str) -> int:
+    if module == PACKAGE:
+        return 0
+    top = module.split(".")[1]
+    found = [number for number, names in enumerate(RANKS) if top in names]
+    assert len(found) == 1, f"{module} has no rank; name {top!r} in RANKS"
+    return found[0]
+
+
+def importers(dependency: str) -> list[str]:
+    return [
+        module for module, tree in MODULES.items() if any(name.split(".")[0] == dependency for name in imported(tree))
+    ]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_down(module: str) -> None:
+    above = [name for name in own(MODULES[module]) if rank(name) > rank(module)]
+    assert not above, f"{module} imports from above: {above}"
+
+
+def test_there_is_no_cycle() -> None:
+    graph = {module: set(own(tree)) - {module} for module, tree in MODULES.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name.startswith(f"{PACKAGE}.core")])
+def test_core_is_pure(module: str) -> None:
+    allowed = (set(sys.stdlib_module_names) | PARSERS) - IMPURE
+    for name in imported(MODULES[module]):
+        inside = name.startswith(f"{PACKAGE}.core") or name == f"{PACKAGE}.exceptions"
+        assert inside or name.split(".")[0] in allowed, f"{module} imports {name}"
+
+
+@pytest.mark.parametrize("dependency", OPTIONAL)
+def test_an_optional_dependency_is_imported_by_one_file(dependency: str) -> None:
+    assert len(importers(dependency)) <= 1
+
+
+@pytest.mark.parametrize("parser", sorted(PARSERS))
+def test_a_parser_is_imported_by_core_alone(parser: str) -> None:
+    (module,) = importers(parser)
+    assert module.startswith(f"{PACKAGE}.core.")
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_no_driver_is_imported(driver: str) -> None:
+    assert importers(driver) == []
+
+
+def test_conf_alone_reads_the_settings() -> None:
+    readers = [module for module, tree in MODULES.items() if "django.conf" in imported(tree)]
+    assert readers == [f"{PACKAGE}.conf"]
+
+
+def test_the_store_alone_speaks_sql() -> None:
+    speakers = {
+        module
+        for module, tree in MODULES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("cursor", "raw")
+    }
+    assert speakers
+    assert {name for name in speakers if ".migrations." not in name and ".store." not in name} == set()
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if (ROOT.parent / name.replace(".", "/")).is_dir()])
+def test_a_package_imports_nothing_of_its_own(module: str) -> None:
+    """So that importing one module of it never needs the app registry for another's sake."""
+    assert own(MODULES[module]) == []

@@ -1,0 +1,93 @@
+"""What dev.py starts: the demonstration and the PostgreSQL server for the moment."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from testproject.servers import ROOT
+from tests.processes import wait_until
+
+
+@pytest.fixture
+def postgres() -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "testproject.postgres"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        process.kill()
+
+
+def socket_folder(url: str) -> str:
+    return url.strip().partition("host=")[2]
+
+
+def test_the_server_for_the_moment_answers_until_its_input_closes(postgres: subprocess.Popen[str]) -> None:
+    assert postgres.stdin is not None
+    assert postgres.stdout is not None
+    url = postgres.stdout.readline().strip()
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT current_database()").fetchone() == ("testproject",)
+
+    postgres.stdin.close()
+
+    assert postgres.wait(20) == 0
+    assert not os.path.exists(socket_folder(url))
+
+
+def test_the_server_for_the_moment_tidies_up_when_it_is_terminated(postgres: subprocess.Popen[str]) -> None:
+    assert postgres.stdout is not None
+    url = postgres.stdout.readline().strip()
+
+    postgres.terminate()
+
+    assert postgres.wait(20) == 0
+    assert not os.path.exists(socket_folder(url))
+
+
+def demo(*arguments: str) -> subprocess.Popen[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
+    command = [sys.executable, "-m", "testproject.demo", *arguments]
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def test_the_demo_walks_once_and_every_step_answers_as_it_should() -> None:
+    with demo("--once") as process:
+        said, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    assert "She got the stored answer, byte for byte." in said
+    assert "idempotency_outcome_unknown" in said
+    assert "(the worker's log: resume_operations: {'landed': 1})" in said
+    assert re.search(r"All \d+ steps answered as they should\.", said)
+    assert said.splitlines()[-1].startswith("Next, ")
+
+
+def test_the_demo_goes_on_serving_says_what_to_try_and_stops_at_control_c() -> None:
+    with demo() as process:
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, "")
+        url = next(line for line in lines if "curl -i" in line).split()[2]
+        assert url.endswith("/payments/")
+        process.send_signal(signal.SIGINT)
+        assert "Stopped." in process.communicate(timeout=30)[0]
+    assert process.returncode == 0
+    assert wait_until(lambda: not is_served(url))
+
+
+def is_served(url: str) -> bool:
+    from testproject.http import NotConnected, exchange
+
+    try:
+        return bool(exchange("GET", url))
+    except NotConnected:
+        return False
