@@ -80,6 +80,11 @@ class Site:
         answer = Client(self.gateway.url).post("/switches", switches)
         assert answer.status == 200, answer.body
 
+    def orders(self) -> list[dict[str, Any]]:
+        """What reached the gateway, charged or not; never waits for the ledger."""
+        found: list[dict[str, Any]] = Client(self.gateway.url).get("/orders").json()["orders"]
+        return found
+
     def charges(self) -> list[dict[str, Any]]:
         """What the only witness saw."""
         found: list[dict[str, Any]] = Client(self.gateway.url).get("/ledger").json()["charges"]

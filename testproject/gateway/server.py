@@ -30,6 +30,7 @@ class GatewayServer(ThreadingHTTPServer):
     def __init__(self, port: int, provider: Provider) -> None:
         super().__init__(("127.0.0.1", port), GatewayHandler)
         self.provider = provider
+        self.received: list[Order] = []
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(sys.exception(), ConnectionError):
@@ -56,6 +57,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
     def charge(self, body: bytes) -> None:
         """POST /charges"""
         order = Order(**json.loads(body))
+        self.server.received.append(order)
         key = self.headers.get("Idempotency-Key")
         switches = self.server.provider.switches
         if switches.late:
@@ -75,6 +77,10 @@ class GatewayHandler(BaseHTTPRequestHandler):
         charges = self.server.provider.find(keys[0])
         self._answer(HTTPStatus.OK, {"charges": [charge.as_json() for charge in charges]})
 
+    def orders(self, _body: bytes) -> None:
+        """GET /orders: every order that arrived, charged or not"""
+        self._answer(HTTPStatus.OK, {"orders": [vars(order) for order in self.server.received]})
+
     def ledger(self, _body: bytes) -> None:
         """GET /ledger"""
         charges = self.server.provider.ledger.charges()
@@ -89,11 +95,13 @@ class GatewayHandler(BaseHTTPRequestHandler):
     def reset(self, _body: bytes) -> None:
         """POST /reset"""
         self.server.provider.reset()
+        self.server.received.clear()
         self._answer(HTTPStatus.OK, vars(self.server.provider.switches))
 
     routes: ClassVar[dict[tuple[str, str], Callable[[GatewayHandler, bytes], None]]] = {
         ("POST", "/charges"): charge,
         ("GET", "/charges"): find,
+        ("GET", "/orders"): orders,
         ("GET", "/ledger"): ledger,
         ("POST", "/switches"): switch,
         ("POST", "/reset"): reset,

@@ -115,7 +115,7 @@ def connected(site: Site, path: str, order: dict[str, Any], key: str) -> Iterato
 def test_a_client_that_hangs_up_during_the_charge_is_not_charged_twice(asgi: Site) -> None:
     account, key = new(), new()
     with ASYNC.held(asgi), connected(asgi, ASYNC.path, ASYNC.order(account), key):
-        wait_until(lambda: status_of(asgi, key) == "in_progress")
+        wait_until(lambda: ASYNC.began(asgi, account))
 
     wait_until(lambda: status_of(asgi, key) == "unknown")
     wait_until(lambda: ASYNC.effects(asgi, account) == 1)  # the gateway had the order already
