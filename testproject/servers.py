@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 ROOT = Path(__file__).resolve().parent.parent
-STARTS_WITHIN_SECONDS = 30
+STARTS_WITHIN_SECONDS = 60
 Kind = Literal["gunicorn", "uvicorn"]
 
 

@@ -33,7 +33,7 @@ class Client:
 
     url: str
     authorization: str = ""
-    timeout: float = 30
+    timeout: float = 60
 
     def get(self, path: str, **headers: str) -> Answer:
         return exchange("GET", self.url + path, headers=self._headers(headers), timeout=self.timeout)
@@ -185,7 +185,7 @@ def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
         return list(pool.map(run, calls))
 
 
-def wait_until(question: Callable[[], T], *, within: float = 10) -> T:
+def wait_until(question: Callable[[], T], *, within: float = 60) -> T:
     """Ask until the answer is truthy."""
     deadline = time.monotonic() + within
     while not (answer := question()):

@@ -233,7 +233,7 @@ def test_the_workers_of_a_server_add_up(tmp_path: Path, database: str) -> None:
         made = [site.alice.post("/payments/", order, key=key).status for _ in range(6)]
         assert made == [201] * 6
         site.service.process.send_signal(signal.SIGTERM)
-        site.service.process.wait(20)
+        site.service.process.wait(60)
     found = outcomes(database)
     assert (found["reserve.created"], found["completed"], found["reserve.replay"]) == (1, 1, 5)
 
@@ -261,5 +261,5 @@ def test_a_celery_process_writes_its_counts_when_it_ends(tmp_path: Path, databas
         given = {**environment(database), **used.environment()}
         subprocess.run([sys.executable, "-c", A_LOST_LEASE], cwd=ROOT, env={**os.environ, **given}, check=True)
         with worker(used, given) as started:
-            wait_until(lambda: started.said(r"sweep_zombies\[\S+\] succeeded"), within=60)
+            wait_until(lambda: started.said(r"sweep_zombies\[\S+\] succeeded"))
     assert outcomes(database) == {"reserve.created": 1, "zombie_key": 1, "reconcile.scheduled": 1}

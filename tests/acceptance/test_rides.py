@@ -121,7 +121,7 @@ def test_killed_anywhere_a_retry_goes_on_from_the_last_step(site: Site, kill: st
 def test_killed_anywhere_the_resumer_alone_brings_it_to_its_end(site: Site) -> None:
     rides = [booking(site, kill).killed() for kill in KILLED_AT]
 
-    wait_until(lambda: command(site, "sweep") and all(ride.progress()[0] == "unknown" for ride in rides), within=60)
+    wait_until(lambda: command(site, "sweep") and all(ride.progress()[0] == "unknown" for ride in rides))
     assert [ride.progress()[1] for ride in rides] == [recovery_point(kill) for kill in KILLED_AT]
     assert command(site, "resume") == {"landed": len(rides)}
 

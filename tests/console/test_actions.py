@@ -371,7 +371,7 @@ def test_the_guard_decides_when_both_press_at_once(operator: Client, vendor: str
             IdempotencyKey.objects.filter(pk=found).update(status="unknown", reconcile_after=timezone.now())
             pressed = press.start(send, operator, act("try-again", found), asked)
             until(lambda: pressed.done() or is_waiting(number))
-        page = pressed.result(timeout=30)
+        page = pressed.result(60)
     assert "Somebody was quicker: it is “unknown” now" in said(page)
     assert trail(found) == []
     assert not LogEntry.objects.exists()

@@ -84,9 +84,9 @@ class Proxy:
         if theft is Theft.MESSAGE:
             return
         if theft is Theft.DELAY:
-            self.forward.wait(30)
+            self.forward.wait(60)
         server.sendall(message)
-        answered.wait(30)
+        answered.wait(60)
         if theft is Theft.ANSWER:
             cut(client)
 

@@ -93,7 +93,7 @@ def test_a_commit_that_is_still_on_its_way_is_waited_for(proxy: Proxy) -> None:
     with running(ALIAS, lambda: run(call, booking(call), ALIAS)) as outcome:
         wait_until(somebody_waits_for_a_lock)
         proxy.forward.set()
-        assert outcome.result(10) == "booked"
+        assert outcome.result(60) == "booked"
     assert (status(call), bookings(call)) == (Status.COMPLETED, 1)
 
 
@@ -102,7 +102,7 @@ def test_a_commit_that_lands_after_all_patience_is_the_answer_of_the_next_reques
     work = booking(call)
     proxy.steal(b"COMMIT", Theft.DELAY)
     with running(ALIAS, lambda: run(call, work, ALIAS)) as outcome, pytest.raises(OutcomeUnknown):
-        outcome.result(10)
+        outcome.result(60)
     with pytest.raises(StoreUnavailable):  # the unique index cannot tell while the row is being changed
         refused(call)
     proxy.forward.set()
@@ -153,7 +153,7 @@ def test_work_that_was_handed_over_is_read_back_as_well(proxy: Proxy, picked_up:
             proxy.forward.set()
             wait_until(lambda: status(call) is Status.PENDING)
             perform(call.id)
-        outcome.result(10)
+        outcome.result(60)
     assert status(call) is (Status.COMPLETED if picked_up else Status.PENDING)
 
 
@@ -190,7 +190,7 @@ def test_an_atomic_commit_on_its_way_keeps_every_other_request_out(proxy: Proxy)
     call = a_call(mode="atomic", claim_limit=SHORT)
     proxy.steal(b"COMMIT", Theft.DELAY)
     with running(ALIAS, lambda: run(call, booking(call), ALIAS)) as outcome, pytest.raises(StoreUnavailable):
-        outcome.result(10)
+        outcome.result(60)
     again = Booking(call)
     assert isinstance(run(call, again), InFlight)
     proxy.forward.set()

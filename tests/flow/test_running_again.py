@@ -157,7 +157,7 @@ def test_the_victim_of_a_deadlock_runs_again(mode: str, way: str, vendor: str) -
                 )
             LedgerEntry.objects.filter(pk=other.pk).update(amount=1)
             holds_other.set()
-            assert wants_shared.wait(30)
+            assert wants_shared.wait(60)
             work.add(1)
 
     def interfere(run: int) -> None:
@@ -169,9 +169,9 @@ def test_the_victim_of_a_deadlock_runs_again(mode: str, way: str, vendor: str) -
 
     work = Contended(call, interfere)
     with another_alias(ALIAS), running("default", rival) as outcome:
-        assert holds_other.wait(30)
+        assert holds_other.wait(60)
         assert go(way, call, work) == "booked"
-        outcome.result(30)
+        outcome.result(60)
     assert (work.book.runs, work.total, bookings(call), status(call)) == (2, 11, 1, Status.COMPLETED)
 
 
@@ -186,7 +186,7 @@ def test_a_file_that_is_busy_is_tried_again(mode: str, way: str, vendor: str) ->
     def rival() -> None:
         with transaction.atomic():
             locked.set()
-            assert failed.wait(30)
+            assert failed.wait(60)
 
     def watch(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
         try:
@@ -198,13 +198,13 @@ def test_a_file_that_is_busy_is_tried_again(mode: str, way: str, vendor: str) ->
     options = {**connection.settings_dict["OPTIONS"], "timeout": 0.05}
     attempt = claimed(call) if way == "late" else None
     with another_alias(ALIAS, OPTIONS=options), running("default", rival) as outcome:
-        assert locked.wait(30)
+        assert locked.wait(60)
         with connections[ALIAS].execute_wrapper(watch):
             if attempt is None:
                 assert run_atomic(call, work, ALIAS) == "booked"
             else:
                 attempt.using = ALIAS
                 assert finish(attempt, work, rerun=True) == "booked"
-        outcome.result(30)
+        outcome.result(60)
     assert failed.is_set()
     assert (work.book.runs, bookings(call), status(call)) == (1, 1, Status.COMPLETED)

@@ -10,7 +10,7 @@ from django.core.handlers.asgi import ASGIHandler
 
 from tests.http.posting import KEY, Person
 
-PATIENCE = 10
+PATIENCE = 60
 
 
 class Moment:

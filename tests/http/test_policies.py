@@ -294,7 +294,7 @@ def test_a_duplicate_may_wait_for_the_answer(alice: Person, serve: Serve, happen
     def view(request: HttpRequest) -> HttpResponse:
         if Ran.again() == 1:
             started.set()
-            assert waits.wait(20)
+            assert waits.wait(60)
             if not happened:
                 raise NotExecuted
         return JsonResponse({"run": Ran.count}, status=201)
@@ -312,7 +312,7 @@ def test_a_duplicate_may_wait_for_the_answer(alice: Person, serve: Serve, happen
     signals.in_flight.connect(noticed)
     try:
         thread.start()
-        assert started.wait(20)
+        assert started.wait(60)
         duplicate = alice.post("/it")
     finally:
         waits.set()

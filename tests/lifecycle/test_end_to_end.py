@@ -66,7 +66,7 @@ def lose_a_payment(site: Site) -> LostPayment:
 
 
 def one_charge_one_payment_one_answer(lost: LostPayment) -> None:
-    first = wait_until(lost.settled, within=60)
+    first = wait_until(lost.settled)
     assert first
     again = lost.retry()
 
@@ -80,9 +80,9 @@ def one_charge_one_payment_one_answer(lost: LostPayment) -> None:
 def test_the_reconciler_settles_it_when_beat_says_so(site: Site, any_broker: Broker, quick: dict[str, str]) -> None:
     with worker(any_broker, quick) as consumer, beat(any_broker, quick):
         lost = lose_a_payment(site)
-        wait_until(lambda: lost.trail() == [("T6", ""), ("T9", "reconciler")], within=60)
+        wait_until(lambda: lost.trail() == [("T6", ""), ("T9", "reconciler")])
         one_charge_one_payment_one_answer(lost)
-        wait_until(lambda: set(consumer.said(r"Task django_idempotency\.(\w+)\[\S+\] succeeded")) == TASKS, within=60)
+        wait_until(lambda: set(consumer.said(r"Task django_idempotency\.(\w+)\[\S+\] succeeded")) == TASKS)
     assert duties_that_ran(site) >= {"sweep", "reconcile", "resume", "reap"}
 
 

@@ -95,7 +95,7 @@ def test_pollers_see_it_wait_then_how_far_it_is_then_the_report(
                 seen.append((answer.json()["progress"]["done"], answer.json()["progress"]["total"]))
             return answer if answer.status == 201 else None
 
-        answer = wait_until(done, within=60)
+        answer = wait_until(done)
     assert answer
     assert seen == sorted(seen)
     assert len(set(seen)) > 1, "the progress was seen to grow"
@@ -107,13 +107,13 @@ def test_a_worker_that_is_killed_in_the_middle_is_replaced(
 ) -> None:
     address = report.address
     with worker(messages, quick) as first:
-        wait_until(lambda: 1 in report.pages(), within=60)
+        wait_until(lambda: 1 in report.pages())
         first.kill()
     messages.empty()
     before = report.pages()
 
     with worker(messages, quick), beat(messages, quick):
-        answer = wait_until(report.done, within=60)
+        answer = wait_until(report.done)
 
     assert answer
     assert before

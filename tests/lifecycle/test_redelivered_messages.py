@@ -84,7 +84,7 @@ def killed(request: pytest.FixtureRequest) -> str:
 
 def kill(message: Message, consumer: CeleryProcess, what: str, task: str) -> list[int]:
     """In the middle of the task."""
-    came_first = wait_until(message.came_to_the_gate, within=60)
+    came_first = wait_until(message.came_to_the_gate)
     if what == "its process":
         os.kill(came_first[0], signal.SIGKILL)
         return came_first
@@ -100,10 +100,10 @@ def test_a_leased_task_whose_worker_was_killed_does_not_run_again(message: Messa
     with message.worker() as consumer:
         came_first = kill(message, consumer, killed, task)
         if killed == "its process":
-            wait_until(lambda: consumer.said("OutcomeUnknown"), within=60)
+            wait_until(lambda: consumer.said("OutcomeUnknown"))
     if killed == "the whole worker":
         with message.worker() as consumer:
-            wait_until(lambda: consumer.said("OutcomeUnknown"), within=60)
+            wait_until(lambda: consumer.said("OutcomeUnknown"))
 
     assert message.came_to_the_gate() == came_first
     assert message.entries() == 1
@@ -118,10 +118,10 @@ def test_an_atomic_task_whose_worker_was_killed_runs_afresh(message: Message, ki
         assert message.entries() == 0
         message.open_the_gate()
         if killed == "its process":
-            wait_until(lambda: consumer.said(RESULT), within=60)
+            wait_until(lambda: consumer.said(RESULT))
     if killed == "the whole worker":
         with message.worker() as consumer:
-            wait_until(lambda: consumer.said(RESULT), within=60)
+            wait_until(lambda: consumer.said(RESULT))
 
     assert len(message.came_to_the_gate()) == 2
     assert message.entries() == 1

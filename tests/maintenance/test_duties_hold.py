@@ -175,7 +175,7 @@ def test_a_write_that_is_refused_because_the_key_was_settled_was_overtaken(vendo
 
     def write() -> Any:
         with ThreadPoolExecutor(1) as pool:
-            assert pool.submit(settle_elsewhere, attempt.call.id).result(10) is Outcome.LANDED
+            assert pool.submit(settle_elsewhere, attempt.call.id).result(60) is Outcome.LANDED
         return refused()
 
     assert resolve(attempt.call.id, Landed(write=write), by="gateway") is Outcome.OVERTAKEN

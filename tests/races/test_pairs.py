@@ -62,7 +62,7 @@ def held_open(verb: Verb, record: UUID, facts: Facts, commit: bool, acted: Event
     with transaction.atomic():
         act(verb, record, facts)
         acted.set()
-        assert go.wait(timeout=30)
+        assert go.wait(60)
         transaction.set_rollback(not commit)
 
 
@@ -77,13 +77,13 @@ def run_pair(
         return crowd[1].do(second)
     opened = crowd[0].start(first, acted, go)
     try:
-        assert acted.wait(timeout=30), opened.exception(timeout=0)
+        assert acted.wait(60), opened.exception(timeout=0)
         other = crowd[1].start(lambda: again_on_deadlock(second))
         until(lambda: other.done() or is_waiting(number))
     finally:
         go.set()
-    opened.result(timeout=30)
-    return other.result(timeout=30)
+    opened.result(60)
+    return other.result(60)
 
 
 def set_up(status: Status | None, facts: Facts, audited: bool) -> Row | None:

@@ -24,7 +24,7 @@ class Actor:
         return self._thread.submit(call, *arguments, **named)
 
     def do(self, call: Callable[..., T], *arguments: Any, **named: Any) -> T:
-        return self.start(call, *arguments, **named).result(timeout=30)
+        return self.start(call, *arguments, **named).result(60)
 
     def leave(self) -> None:
         self.do(connections.close_all)
@@ -48,13 +48,13 @@ def together(crowd: Sequence[Actor], call: Callable[[int], T]) -> list[T]:
 
     def run(number: int) -> T:
         connection.ensure_connection()
-        barrier.wait(timeout=30)
+        barrier.wait(60)
         return call(number)
 
     return [each.result(timeout=60) for each in [actor.start(run, number) for number, actor in enumerate(crowd)]]
 
 
-def until(question: Callable[[], T], within: float = 10) -> T:
+def until(question: Callable[[], T], within: float = 60) -> T:
     """Ask until the answer is truthy."""
     deadline = monotonic() + within
     while not (answer := question()):

@@ -47,16 +47,16 @@ def held_open(actor: Actor, work: Callable[[], Any]) -> Iterator[None]:
         with transaction.atomic():
             work()
             acted.set()
-            assert go.wait(timeout=30)
+            assert go.wait(60)
             transaction.set_rollback(True)
 
     held = actor.start(hold)
     try:
-        assert acted.wait(timeout=30), held.exception(timeout=0)
+        assert acted.wait(60), held.exception(timeout=0)
         yield
     finally:
         go.set()
-        held.result(timeout=30)
+        held.result(60)
 
 
 # Waiting
@@ -96,7 +96,7 @@ def test_a_claim_goes_on_when_the_other_one_is_gone(crowd: list[Actor], needs_a_
     with held_open(crowd[0], lambda: claimed(10)):
         waiting = crowd[1].start(limits.repeated, claimed, ON, 20.0)
         until(lambda: is_waiting(waiter))
-    assert waiting.result(timeout=30) is True
+    assert waiting.result(60) is True
 
 
 @pytest.mark.django_db(transaction=True)
@@ -181,13 +181,13 @@ def test_a_deadlock_may_be_repeated(crowd: list[Actor], needs_a_server: None) ->
             with transaction.atomic():
                 touch(names[mine])
                 both[mine].set()
-                assert both[1 - mine].wait(timeout=30)
+                assert both[1 - mine].wait(60)
                 touch(names[1 - mine])
         except Error as error:
             return error
         return None
 
-    ends = [each.result(timeout=30) for each in [crowd[mine].start(crosswise, mine) for mine in (0, 1)]]
+    ends = [each.result(60) for each in [crowd[mine].start(crosswise, mine) for mine in (0, 1)]]
     (victim,) = [error for error in ends if error is not None]
     assert limits.may_repeat(victim)
 

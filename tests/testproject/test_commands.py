@@ -39,7 +39,7 @@ def test_the_server_for_the_moment_answers_until_its_input_closes(postgres: subp
 
     postgres.stdin.close()
 
-    assert postgres.wait(20) == 0
+    assert postgres.wait(60) == 0
     assert not os.path.exists(socket_folder(url))
 
 
@@ -49,7 +49,7 @@ def test_the_server_for_the_moment_tidies_up_when_it_is_terminated(postgres: sub
 
     postgres.terminate()
 
-    assert postgres.wait(20) == 0
+    assert postgres.wait(60) == 0
     assert not os.path.exists(socket_folder(url))
 
 

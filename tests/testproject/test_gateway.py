@@ -215,7 +215,7 @@ class Receiver(HTTPServer):
         return f"http://127.0.0.1:{self.server_port}/"
 
     def next(self) -> tuple[bytes, str]:
-        return self.received.get(timeout=10)
+        return self.received.get(timeout=60)
 
 
 class ReceiverHandler(BaseHTTPRequestHandler):
