@@ -7,18 +7,15 @@ eight queries or one of them reads the whole table.
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 import time
 from collections.abc import Iterator
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import psycopg
 
 from benchmarks.dashboard import DEAD_LETTERS
-from benchmarks.scale import fill, nodes, own_database
+from benchmarks.scale import arguments, fill, nodes, own_database, server
 
 MOST: Final = 8
 LIST: Final = "/admin/django_idempotency/idempotencykey/"
@@ -26,15 +23,10 @@ RIGHTS: Final = ("view_idempotencykey", "view_content", "resolve_not_executed", 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.console", description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    options = parser.parse_args()
-    url = os.environ.get("DATABASE_URL", "")
-    if urlsplit(url).scheme not in ("postgresql", "postgres"):
-        print("This needs a PostgreSQL server: set DATABASE_URL=postgresql://user@host:5432/name")
-        return 2
+    parser = arguments("console", __doc__, rows=1_000_000)
+    rows, url = parser.parse_args().rows, server(parser)
     with own_database(url, keep=False, name="idempotency_console", settings="testproject.settings") as own:
-        fill(own, options.rows)
+        fill(own, rows)
         with psycopg.connect(own, autocommit=True) as connection:
             for statement in (*DEAD_LETTERS, "VACUUM ANALYZE idempotency_key"):
                 connection.execute(statement)

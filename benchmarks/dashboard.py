@@ -6,17 +6,14 @@ the dashboard the time and the plan that EXPLAIN ANALYZE reports, and how long a
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 import time
 from collections.abc import Iterator
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import psycopg
 
-from benchmarks.scale import fill, nodes, own_database
+from benchmarks.scale import arguments, fill, nodes, own_database, server
 
 # A week in which ten operations had five outcomes in every minute.
 COUNTS: Final = """
@@ -39,15 +36,10 @@ DEAD_LETTERS: Final = (
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.dashboard", description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    options = parser.parse_args()
-    url = os.environ.get("DATABASE_URL", "")
-    if urlsplit(url).scheme not in ("postgresql", "postgres"):
-        print("This needs a PostgreSQL server: set DATABASE_URL=postgresql://user@host:5432/name")
-        return 2
+    parser = arguments("dashboard", __doc__, rows=1_000_000)
+    rows, url = parser.parse_args().rows, server(parser)
     with own_database(url, keep=False, name="idempotency_dashboard") as own:
-        fill(own, options.rows)
+        fill(own, rows)
         with psycopg.connect(own, autocommit=True) as connection:
             for statement in (COUNTS, *DEAD_LETTERS):
                 connection.execute(statement)

@@ -110,7 +110,7 @@ class Ours:
     """The flow as the boundary uses it, a new Call for each request."""
 
     def __init__(self) -> None:
-        self.leased_policy, self.atomic_policy = Policy(), Policy(mode="atomic")  # type: ignore[arg-type]
+        self.leased_policy, self.atomic_policy = Policy(), Policy(mode="atomic")  # type: ignore[arg-type] # a word is a Mode
 
     def request(self, policy: Policy, key: str) -> object:
         call = Call(SCOPE, key, FINGERPRINT, policy, principal="17", operation="payments.create")

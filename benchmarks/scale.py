@@ -63,19 +63,28 @@ STEP: Final = 500_000
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
-    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser = arguments("scale", __doc__, rows=10_000_000)
     parser.add_argument("--keep", action="store_true", help="keep the database for another look")
     options = parser.parse_args()
-    url = os.environ.get("DATABASE_URL", "")
-    if urlsplit(url).scheme not in ("postgresql", "postgres"):
-        print("This needs a PostgreSQL server: set DATABASE_URL=postgresql://user@host:5432/name")
-        return 2
-    with own_database(url, keep=options.keep) as own:
+    with own_database(server(parser), keep=options.keep) as own:
         fill(own, options.rows)
         scans(own)
         together()
     return 0
+
+
+def arguments(name: str, description: str | None, *, rows: int) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=description)
+    parser.add_argument("--rows", type=int, default=rows)
+    return parser
+
+
+def server(parser: argparse.ArgumentParser) -> str:
+    """The PostgreSQL server beside whose database another one is made."""
+    url = os.environ.get("DATABASE_URL", "")
+    if urlsplit(url).scheme not in ("postgresql", "postgres"):
+        parser.error("this needs a PostgreSQL server: set DATABASE_URL=postgresql://user@host:5432/name")
+    return url
 
 
 @contextmanager

@@ -170,7 +170,7 @@ class RestExchange(Exchange):
             logger.exception("The project's exception handler failed at a refusal.")
             return refusal(refused, self.policy.profile)
         if _speaks_json(response) and _says_all(response, error.detail):
-            response.content_type = problems.media_type(self.policy.profile)  # type: ignore[attr-defined]
+            response.content_type = problems.media_type(self.policy.profile)  # type: ignore[attr-defined] # DRF's own
         for name, value in headers_of(refused, self.policy.profile).items():
             response[name] = value
         return response

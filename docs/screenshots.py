@@ -69,7 +69,7 @@ def take(chromium: str, url: str, chosen: dict[str, str]) -> None:
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for scheme in SCHEMES:
-            page = browser.new_page(viewport=SIZE, color_scheme=scheme)  # type: ignore[arg-type]
+            page = browser.new_page(viewport=SIZE, color_scheme=scheme)  # type: ignore[arg-type] # a Literal there
             log_in(page, url)
             for name, path in chosen.items():
                 page.goto(url + path)

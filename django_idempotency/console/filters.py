@@ -60,7 +60,7 @@ class StatusFilter(Filter):
     }
 
     def walk(self) -> Walk | None:
-        return self.walks.get(self.value())  # type: ignore[call-overload,no-any-return]
+        return self.walks.get(self.value())  # type: ignore[call-overload,no-any-return] # nothing chosen: None
 
     def cuts(self, walk: Walk) -> bool:
         return self.value() == Status.UNKNOWN and walk is DOUBTS  # no other record has a time to be asked about

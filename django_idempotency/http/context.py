@@ -139,4 +139,4 @@ class IdempotentRequest(HttpRequest):
 
 def attach(request: HttpRequest, context: Idempotency | NoIdempotency) -> None:
     """Every protected view finds one, whether the request carried a key or not."""
-    request.idempotency = context  # type: ignore[attr-defined]
+    request.idempotency = context  # type: ignore[attr-defined] # ours, as .user is Django's

@@ -25,7 +25,7 @@ class EveryAlias(set[str]):
 def take_over(view: F) -> F:
     """Keep Django from opening a transaction around this view; what the view itself opted out of stays known."""
     own = getattr(view, "_non_atomic_requests", ())
-    view._non_atomic_requests = EveryAlias(own)  # type: ignore[attr-defined]
+    view._non_atomic_requests = EveryAlias(own)  # type: ignore[attr-defined] # as Django marks views
     return view
 
 
