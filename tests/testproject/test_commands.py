@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 
 import psycopg
 import pytest
@@ -53,12 +55,23 @@ def test_the_server_for_the_moment_tidies_up_when_it_is_terminated(postgres: sub
     assert not os.path.exists(socket_folder(url))
 
 
-def demo(*arguments: str) -> subprocess.Popen[str]:
+@contextmanager
+def demo(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
     command = [sys.executable, "-m", "testproject.demo", *arguments]
-    return subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # what runs in the background ignores it
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
 
 
 def test_the_demo_walks_once_and_every_step_answers_as_it_should() -> None:
@@ -79,7 +92,7 @@ def test_the_demo_goes_on_serving_says_what_to_try_and_stops_at_control_c() -> N
         url = next(line for line in lines if "curl -i" in line).split()[2]
         assert url.endswith("/payments/")
         process.send_signal(signal.SIGINT)
-        assert "Stopped." in process.communicate(timeout=30)[0]
+        assert "Stopped." in process.communicate(timeout=60)[0]
     assert process.returncode == 0
     assert wait_until(lambda: not is_served(url))
 
