@@ -119,6 +119,7 @@ if CELERY_BROKER_URL.startswith("filesystem:"):
         "data_folder_in": str(VAR / "celery" / "messages"),
         "data_folder_out": str(VAR / "celery" / "messages"),
         "control_folder": str(VAR / "celery" / "control"),
+        "polling_interval": 0.1,
     }
 
 SILENCED_SYSTEM_CHECKS = ["django_idempotency.W031"]  # the conformance views are a fixture, with nobody to ask

@@ -262,4 +262,5 @@ def test_a_celery_process_writes_its_counts_when_it_ends(tmp_path: Path, databas
         subprocess.run([sys.executable, "-c", A_LOST_LEASE], cwd=ROOT, env={**os.environ, **given}, check=True)
         with worker(used, given) as started:
             wait_until(lambda: started.said(r"sweep_zombies\[\S+\] succeeded"))
+            started.stop(within=60)
     assert outcomes(database) == {"reserve.created": 1, "zombie_key": 1, "reconcile.scheduled": 1}

@@ -16,7 +16,7 @@ EXPIRED = r"Discarding revoked task: django_idempotency\.\w+"
 def test_messages_that_nobody_picked_up_in_time_are_not_executed(any_broker: Broker, quick: dict[str, str]) -> None:
     with beat(any_broker, quick) as scheduler:
         wait_until(lambda: len(scheduler.said(SENT)) >= ROUNDS * TASKS)
-    sent = len(scheduler.said(SENT))
+    sent = any_broker.waiting()  # beat may be told to end between saying that it sends and sending
 
     with worker(any_broker, quick) as consumer:
         wait_until(lambda: not any_broker.waiting())
