@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
@@ -52,15 +53,27 @@ def vendor() -> str:
 
 
 @pytest.fixture(scope="session")
-def http_database(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: DjangoDbBlocker) -> Iterator[str]:
-    """The database of the server processes, beside the one of this process."""
-    folder = tmp_path_factory.mktemp("database")
-    with django_db_blocker.unblock():
-        context = database_beside(settings.DATABASE_URL, "http", folder)
-        url = context.__enter__()
-    yield url
-    with django_db_blocker.unblock():
-        context.__exit__(None, None, None)
+def own_database(
+    tmp_path_factory: pytest.TempPathFactory, django_db_blocker: DjangoDbBlocker
+) -> Callable[[str], AbstractContextManager[str]]:
+    """Makes a database for server processes, beside the one of this process."""
+
+    @contextmanager
+    def made(name: str) -> Iterator[str]:
+        context = database_beside(settings.DATABASE_URL, name, tmp_path_factory.mktemp("database"))
+        with django_db_blocker.unblock():
+            url = context.__enter__()
+        yield url
+        with django_db_blocker.unblock():
+            context.__exit__(None, None, None)
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def http_database(own_database: Callable[[str], AbstractContextManager[str]]) -> Iterator[str]:
+    with own_database("http") as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from django.conf import settings
 from django.db import connection
 from pytest_django.plugin import DjangoDbBlocker
 
 from tests.lifecycle.celery_processes import Broker, broker
-from tests.processes import Site, database_beside, running_site
+from tests.processes import Site, running_site
 
 QUICK = {f"IDEMPOTENCY_{name}_SECONDS": "1" for name in ("LEASE", "GRACE", "PICK_UP", "EVERY")}
 
 
 @pytest.fixture(scope="package")
-def quick_database(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: DjangoDbBlocker) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("database")
-    with django_db_blocker.unblock():
-        context = database_beside(settings.DATABASE_URL, "life", folder)
-        url = context.__enter__()
-    yield url
-    with django_db_blocker.unblock():
-        context.__exit__(None, None, None)
+def quick_database(own_database: Callable[[str], AbstractContextManager[str]]) -> Iterator[str]:
+    with own_database("life") as url:
+        yield url
 
 
 @pytest.fixture(scope="package")
