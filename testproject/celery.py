@@ -17,5 +17,6 @@ app.autodiscover_tasks()
 def make_folders(sender: Any, **kwargs: Any) -> None:
     """Those of the filesystem's broker; here and not above, because the settings import this package first."""
     if sender.conf.broker_url.startswith("filesystem:"):
-        for folder in sender.conf.broker_transport_options.values():
-            Path(folder).mkdir(parents=True, exist_ok=True)
+        for name, value in sender.conf.broker_transport_options.items():
+            if "folder" in name:
+                Path(value).mkdir(parents=True, exist_ok=True)
