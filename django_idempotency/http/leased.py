@@ -1,5 +1,6 @@
 """A request under a lease: enter, run, settle. The sync and the async view share every step."""
 
+from asyncio import CancelledError
 from collections.abc import Callable
 
 from asgiref.sync import sync_to_async
@@ -15,7 +16,7 @@ from django_idempotency.finishing import Attempt, doubt, fail, finish, release
 from django_idempotency.heartbeat import beating
 from django_idempotency.http.context import Idempotency, attach
 from django_idempotency.http.exchange import Exchange, NotKept
-from django_idempotency.http.waiting import Cancelled, undisturbed, wait_for_answer
+from django_idempotency.http.waiting import undisturbed, wait_for_answer
 from django_idempotency.signals import logger
 
 
@@ -47,7 +48,7 @@ class Leased:
         """An async view: its foreign calls have no transaction, its completion is one call in one thread."""
         try:
             early = await undisturbed(sync_to_async(self.enter)())
-        except Cancelled:
+        except CancelledError:
             if self.attempt is not None:  # the view never began
                 await undisturbed(sync_to_async(release)(self.attempt, "cancelled"))
             raise

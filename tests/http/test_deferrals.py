@@ -57,6 +57,7 @@ def test_w029_nobody_is_told(given: str, wrong: bool) -> None:
     assert ("idempotency_work" in said) is wrong
 
 
+@pytest.mark.django_db  # Django asks SQLite what it can do
 def test_w029_is_quiet_about_an_entry_that_is_wrong(settings: Any) -> None:
     settings.ROOT_URLCONF = "tests.http.deferring_views"
     settings.IDEMPOTENCY = {"ENQUEUE": "none.such"}
