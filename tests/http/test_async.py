@@ -19,6 +19,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django_idempotency import signals
 from django_idempotency.decorators import exempt, idempotent
 from django_idempotency.exceptions import Misplaced, NotExecuted
+from django_idempotency.http.waiting import undisturbed
 from django_idempotency.models import IdempotencyKey
 from tests.http.disconnecting import PATIENCE, Moment, abandoned, posted
 from tests.http.posting import KEY, Person, Ran
@@ -237,6 +238,34 @@ def test_no_thread_and_no_connection_is_left_behind(alice: Person) -> None:
         thread.join(timeout=PATIENCE)
         assert not thread.is_alive(), thread.name
     until(lambda: open_sessions() <= sessions)  # the server counts one for a moment after it was closed
+
+
+def test_a_cancellation_is_passed_on_as_what_it_was_when_the_work_is_done() -> None:
+    """Some task groups, and so Django 6.1 on Python 3.12, take a subclass of it for an error of the view."""
+
+    async def scenario() -> list[object]:
+        seen: list[object] = []
+        go_on = asyncio.Event()
+
+        async def work() -> None:
+            await go_on.wait()
+            seen.append("done")
+
+        async def request() -> None:
+            try:
+                await undisturbed(work())
+            except BaseException as error:  # noqa: BLE001 - its exact class is what is looked at
+                seen.append(type(error))
+
+        task = asyncio.ensure_future(request())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.sleep(0)
+        go_on.set()
+        await task
+        return seen
+
+    assert asyncio.run(scenario()) == ["done", asyncio.CancelledError]
 
 
 # What cannot hold, and what is left alone
