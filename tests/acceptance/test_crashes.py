@@ -114,10 +114,10 @@ def connected(site: Site, path: str, order: dict[str, Any], key: str) -> Iterato
 
 def test_a_client_that_hangs_up_during_the_charge_is_not_charged_twice(asgi: Site) -> None:
     account, key = new(), new()
-    with ASYNC.held(asgi), connected(asgi, ASYNC.path, ASYNC.order(account), key):
-        wait_until(lambda: ASYNC.began(asgi, account))
-
-    wait_until(lambda: status_of(asgi, key) == "unknown")
+    with ASYNC.held(asgi):
+        with connected(asgi, ASYNC.path, ASYNC.order(account), key):
+            wait_until(lambda: ASYNC.began(asgi, account))
+        wait_until(lambda: status_of(asgi, key) == "unknown")
     wait_until(lambda: ASYNC.effects(asgi, account) == 1)  # the gateway had the order already
     again = asgi.alice.post(ASYNC.path, ASYNC.order(account), key=quoted(key))
     assert refused_as(again, 409, "outcome_unknown")
