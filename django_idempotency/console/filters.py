@@ -45,6 +45,7 @@ class Filter(SimpleListFilter):
         return rows if self.value() is None else self.narrowed(rows, str(self.value()))
 
     def narrowed(self, rows: Rows, value: str) -> Rows:
+        """The rows of this choice: each filter says which those are."""
         raise NotImplementedError
 
 

@@ -29,7 +29,7 @@ async def undisturbed(work: Awaitable[T]) -> T:
         except BaseException:  # noqa: BLE001 - taken out of the task below
             break
     if cancelled is not None and task.exception() is None:
-        raise cancelled  # and no subclass: the task groups of Python 3.12.1, which Django 6.1 uses, know none
+        raise cancelled  # never a subclass: Python 3.12's task groups, and so Django 6.1, take one for an error
     return task.result()
 
 

@@ -102,6 +102,14 @@ def test_it_can_be_slow(gateway: Client) -> None:
     assert time.monotonic() - start >= 0.3
 
 
+def test_it_tells_which_orders_arrived_charged_or_not(gateway: Client) -> None:
+    switch(gateway, refuse=True)
+    assert gateway.post("/charges", ORDER).status == 402
+    assert (gateway.get("/orders").json(), ledger(gateway)) == ({"orders": [ORDER]}, [])
+    gateway.post("/reset")
+    assert gateway.get("/orders").json() == {"orders": []}
+
+
 def test_it_can_refuse(gateway: Client) -> None:
     switch(gateway, refuse=True)
     assert gateway.post("/charges", ORDER).status == 402
