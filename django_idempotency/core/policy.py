@@ -163,9 +163,11 @@ class Policy:
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            kind = _ENUMS.get(each.name)
-            if kind is not None:
-                object.__setattr__(self, each.name, _member(each.name, kind, getattr(self, each.name)))
+            value = getattr(self, each.name)
+            if each.name in _ENUMS:
+                object.__setattr__(self, each.name, _member(each.name, _ENUMS[each.name], value))
+            elif not _FITS[each.name][0](value):
+                raise TypeError(f"{each.name} must be {_FITS[each.name][1]}; it is {value!r}.")
         _positive("lease", self.lease)
         _positive("grace", self.grace)
         _positive("retry_hint", self.retry_hint)
@@ -208,4 +210,59 @@ _ENUMS: Final = {
     "expiry": Expiry,
     "after_expiry": AfterExpiry,
     "on_error": OnError,
+}
+
+
+def _is(kind: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kind)
+
+
+def _optional(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or fits(value)
+
+
+def _are_refusals(value: Any) -> bool:
+    return isinstance(value, tuple) and all(isinstance(each, type) and issubclass(each, Exception) for each in value)
+
+
+def _are_statuses(value: Any) -> bool:
+    return callable(value) or (isinstance(value, Collection) and all(isinstance(each, int) for each in value))
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, Collection) and not isinstance(value, str) and all(isinstance(each, str) for each in value)
+
+
+_TEXT: Final = (_is(str), "text")
+_FLAG: Final = (_is(bool), "True or False")
+_TIME: Final = (_is(timedelta), "a timedelta")
+_OPTIONAL_TIME: Final = (_optional(_is(timedelta)), "a timedelta or None")
+_FUNCTION: Final = (_optional(callable), "a function or None")
+
+# What a value has to be for the first request not to be the one that finds out.
+_FITS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
+    "operation": _TEXT,
+    "profile": (_is(Profile), "a Profile, IETF or STRIPE for example"),
+    "required": _FLAG,
+    "methods": (_are_names, "a collection of names"),
+    "lease": _TIME,
+    "grace": _TIME,
+    "heartbeat": _OPTIONAL_TIME,
+    "retention": _OPTIONAL_TIME,
+    "audit": _TIME,
+    "attempts": (_is(int), "a whole number"),
+    "refusals": (_are_refusals, "a tuple of exception classes"),
+    "not_executed": _FUNCTION,
+    "store": (_optional(_are_statuses), "a function, a collection of statuses or None"),
+    "key": (_is(KeyRule), "a KeyRule"),
+    "fingerprint": (_is(FingerprintRule), "a FingerprintRule"),
+    "reply": (_is(ReplyRule), "a ReplyRule"),
+    "claim_limit": _TIME,
+    "retry_hint": _TIME,
+    "scope": _FUNCTION,
+    "share_anonymous": _FLAG,
+    "guessable_anonymous": _FLAG,
+    "wait": _TIME,
+    "authorize": _FUNCTION,
+    "upgrade": _FUNCTION,
 }

@@ -15,6 +15,7 @@ from django_idempotency.conf import Arguments, middleware, policy, urlconf
 from django_idempotency.core.policy import LostLease, Mode
 from django_idempotency.http.endpoints import Endpoint, endpoints, mark_of
 from django_idempotency.http.exchange import MARK
+from django_idempotency.http.permissions import asked_inside
 from django_idempotency.reconciliation import reconciled_operations
 
 MIDDLEWARE: Final = "django_idempotency.middleware.IdempotencyMiddleware"
@@ -22,8 +23,8 @@ MIDDLEWARE: Final = "django_idempotency.middleware.IdempotencyMiddleware"
 
 @register(Tags.urls)
 def check_endpoints(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """E020, E021, W022, E023, E025, E026, W031: the views that the URLconf leads to."""
-    if urlconf() is None:
+    """E020, E021, W022, E023, E025, E026, W031, E032, W033, W034: the views that the URLconf leads to."""
+    if urlconf() is None or not _readable():
         return []
     found = list(endpoints(get_resolver(urlconf()).url_patterns))
     each = [message for endpoint in found for check in _EACH for message in check(endpoint)]
@@ -46,6 +47,14 @@ def check_middleware(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> 
         )
         for path in skipped
     ]
+
+
+def _readable() -> bool:
+    try:
+        policy()
+    except ValueError:  # E003 says so
+        return False
+    return True
 
 
 def _inside_atomic_requests(endpoint: Endpoint) -> Iterator[CheckMessage]:
@@ -98,6 +107,46 @@ def _left_out_by_middleware(endpoint: Endpoint) -> Iterator[CheckMessage]:
             hint=f"Write `class {name}(IdempotentMixin, …)`, put @idempotent above @api_view, or mark it with @exempt.",
             id="django_idempotency.W022",
         )
+
+
+def _permission_inside(endpoint: Endpoint) -> Iterator[CheckMessage]:
+    asking = asked_inside(endpoint)
+    if asking:
+        yield Error(
+            f"/{endpoint.route}: @idempotent stands outside of {asking}, so a repeat would be answered before "
+            "permission is asked, and a refusal would be stored.",
+            hint="Put @idempotent below it; on a class decorate the method that answers, `post` for example, or put "
+            "@method_decorator([permission_required(…), idempotent], name='dispatch') in place of the mixin.",
+            id="django_idempotency.E032",
+        )
+
+
+def _permission_inside_middleware(endpoint: Endpoint) -> Iterator[CheckMessage]:
+    if MIDDLEWARE not in middleware() or endpoint.is_rest or any(hasattr(layer, MARK) for layer in endpoint.layers):
+        return
+    methods = policy().methods
+    taken = [name for method, name in endpoint.handlers.items() if method.upper() in methods]
+    if endpoint.view is not None and all(hasattr(getattr(endpoint.view, name), MARK) for name in taken):
+        return
+    asking = asked_inside(endpoint, everything=True)
+    if asking:
+        yield Warning(
+            f"/{endpoint.route}: IdempotencyMiddleware answers a repeat before {asking} asks for permission.",
+            hint="Put @idempotent below it, and the middleware leaves the view alone; or @exempt where it takes no "
+            f"{' and no '.join(sorted(methods))}.",
+            id="django_idempotency.W033",
+        )
+
+
+def _never_beats(endpoint: Endpoint) -> Iterator[CheckMessage]:
+    for arguments, _ in policies(endpoint):
+        chosen = arguments.policy()
+        if chosen.heartbeat is not None and chosen.heartbeat <= chosen.lease:
+            yield Warning(
+                f"/{endpoint.route}: heartbeat is over before the lease of {chosen.lease} is, so nothing is extended.",
+                hint="heartbeat says for how long at most a lease is extended: make it longer than the lease.",
+                id="django_idempotency.W034",
+            )
 
 
 def _async_and_atomic(endpoint: Endpoint) -> Iterator[CheckMessage]:
@@ -154,6 +203,9 @@ _EACH: Final[tuple[Callable[[Endpoint], Iterator[CheckMessage]], ...]] = (
     _left_out_by_middleware,
     _async_and_atomic,
     _not_a_handler,
+    _permission_inside,
+    _permission_inside_middleware,
+    _never_beats,
 )
 
 
@@ -202,9 +254,12 @@ def _has_mixin(endpoint: Endpoint) -> bool:
 
 
 def _of_class(endpoint: Endpoint) -> Arguments | None:
-    """The policy that the mixin holds for its class."""
+    """The policy that the mixin holds for its class, or for this route alone."""
     own: Callable[[], Arguments | None] | None = getattr(endpoint.view, "_own_arguments", None)
-    return None if own is None else own()
+    if own is None:
+        return None
+    routes = [layer.initkwargs for layer in endpoint.layers if "idempotency" in getattr(layer, "initkwargs", ())]
+    return routes[0]["idempotency"] if routes else own()
 
 
 def _below(view: type) -> bool:

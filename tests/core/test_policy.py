@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from django_idempotency.core.fingerprint import FingerprintRule
+from django_idempotency.core.keys import KeyRule
 from django_idempotency.core.policy import (
     IETF,
     STRIPE,
@@ -20,6 +22,7 @@ from django_idempotency.core.policy import (
     Streaming,
     Transaction,
 )
+from django_idempotency.core.replies import ReplyRule
 
 SECOND = timedelta(seconds=1)
 
@@ -58,6 +61,11 @@ GOOD_POLICIES: list[dict[str, Any]] = [
     {"wait": timedelta(0)},
     {"attempts": 1},
     {"methods": ["PUT"]},
+    {"store": frozenset({404})},
+    {"store": bool},
+    {"refusals": (LookupError,)},
+    {"scope": str, "authorize": bool, "upgrade": str, "not_executed": bool},
+    {"key": KeyRule(), "fingerprint": FingerprintRule(), "reply": ReplyRule(), "profile": STRIPE},
     {"mode": "atomic"},
     {"mode": "atomic", "on_error": "release"},
 ]
@@ -87,6 +95,37 @@ GOOD_PROFILES: list[dict[str, Any]] = [
 @pytest.mark.parametrize(("name", "arguments"), BAD_POLICIES)
 def test_a_policy_that_cannot_hold_names_the_argument(name: str, arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=rf"^{name}\b"):
+        Policy(**arguments)
+
+
+BAD_KINDS: list[dict[str, Any]] = [
+    {"operation": 1},
+    {"profile": "stripe"},
+    {"required": "yes"},
+    {"methods": "POST"},
+    {"methods": [1]},
+    {"lease": 30},
+    {"retention": 30},
+    {"attempts": "10"},
+    {"refusals": LookupError},
+    {"refusals": (LookupError, "KeyError")},
+    {"refusals": (KeyboardInterrupt,)},
+    {"not_executed": True},
+    {"store": 404},
+    {"store": ["404"]},
+    {"key": {"min_length": 16}},
+    {"fingerprint": {}},
+    {"reply": {}},
+    {"scope": "a.b"},
+    {"authorize": "a.b"},
+    {"upgrade": 1},
+    {"share_anonymous": None},
+]
+
+
+@pytest.mark.parametrize("arguments", BAD_KINDS)
+def test_a_value_of_another_kind_is_told_before_the_first_request(arguments: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=rf"^{next(iter(arguments))} must be "):
         Policy(**arguments)
 
 

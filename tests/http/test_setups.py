@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from functools import partial, wraps
 from typing import Any
 
 import pytest
+from django.contrib.auth.decorators import login_required, permission_required, user_passes_test
+from django.contrib.auth.mixins import PermissionRequiredMixin
 from django.core.checks import CheckMessage, run_checks
 from django.core.management import call_command
 from django.db import connection, transaction
@@ -374,6 +377,85 @@ def test_w031_doubts_that_nobody_can_be_asked_about(settings: Any) -> None:
     assert ids(messages) == ["W031"] * 3, "once for each operation"
     assert [re.findall(r"@reconciler\(.([^)]+).\)", str(each.hint)) for each in messages] == [[name] for name in names]
     assert "/api/0/" in messages[0].msg
+
+
+def wanted(test: Any) -> Any:
+    """A decorator of Django's that asks something."""
+    return {"login": login_required, "permission": permission_required("auth.add_group")}.get(test) or user_passes_test(
+        lambda user: user.is_staff
+    )
+
+
+def answer(request: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
+
+class Asking(PermissionRequiredMixin, View):
+    permission_required = "auth.add_group"
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponse()
+
+
+class DecoratedInside(Asking):
+    @idempotent
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponse()
+
+
+@pytest.mark.parametrize("test", ["permission", "staff"])
+def test_e032_a_permission_asked_inside(settings: Any, test: str) -> None:
+    inside = never_cache(idempotent(csrf_exempt(wanted(test)(answer))))
+    dispatched: Any = method_decorator(idempotent, name="dispatch")(type("Dispatched", (Asking,), {}))
+    messages = found(settings, inside, dispatched.as_view(), idempotent(Asking.as_view()))
+    assert ids(messages) == ["E032"] * 3
+    assert "user_passes_test" in messages[0].msg
+    assert "PermissionRequiredMixin" in messages[1].msg
+
+
+def test_e032_a_permission_asked_before(settings: Any) -> None:
+    outside = wanted("permission")(idempotent(answer))
+    login = idempotent(wanted("login")(answer))  # the scope asks for one already
+    later: Any = type("Later", (PermissionRequiredMixin, Dispatched), {"permission_required": "auth.add_group"})
+    assert found(settings, outside, login, later.as_view(), DecoratedInside.as_view()) == []
+
+
+def test_w033_a_permission_asked_behind_the_middleware(settings: Any) -> None:
+    views = [wanted("permission")(answer), Asking.as_view()]
+    apart = [wanted("login")(answer), wanted("permission")(idempotent(answer)), DecoratedInside.as_view()]
+    exempted = [exempt(wanted("permission")(answer)), wanted("permission")(exempt(careful_wrapper(answer)))]
+    assert found(settings, *views) == []
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, MIDDLEWARE]
+    messages = found(settings, *views, *apart, *exempted)
+    assert ids(messages) == ["W033"] * 2
+    assert "no PATCH and no POST" in str(messages[0].hint)
+
+
+def test_w034_a_heartbeat_that_never_beats(settings: Any) -> None:
+    settings.IDEMPOTENCY = {"LEASE": 60}
+    short, long = (leased(transaction="late", heartbeat=timedelta(seconds=each)) for each in (60, 61))
+    messages = found(settings, short, long)
+    assert ids(messages) == ["W034"]
+    assert "/api/0/" in messages[0].msg
+
+
+def test_settings_that_cannot_be_read_are_told_once(settings: Any) -> None:
+    settings.IDEMPOTENCY = {"LEASE": "abc"}
+    assert ids(found(settings, leased(), leased())) == ["E003"]
+
+
+def test_the_policy_of_a_route_is_checked_as_that_of_a_class(settings: Any) -> None:
+    class Told(ViewSet):
+        @action(detail=False, methods=["post"], idempotency={"operation": "once"})
+        def one(self, request: Request) -> Response:
+            return Response()
+
+        @action(detail=False, methods=["post"], idempotency={"operation": "once"})
+        def two(self, request: Request) -> Response:
+            return Response()
+
+    view_set = type("Told", (IdempotentMixin, Told), {"idempotency": None})
+    assert ids(found(settings, routed(view_set))) == ["E023"]
 
 
 def test_w031_fits_no_view_of_this_project_but_a_fixture(settings: Any) -> None:

@@ -1,0 +1,41 @@
+"""Permissions that a view asks for itself, inside its protection: a replay would be given before they are asked."""
+
+from collections.abc import Iterator
+from types import FunctionType
+from typing import Any, Final
+
+from django_idempotency.http.endpoints import Endpoint, mark_of
+
+_MIXINS: Final = ("PermissionRequiredMixin", "UserPassesTestMixin")  # a login is asked for by the scope already
+
+
+def asked_inside(endpoint: Endpoint, *, everything: bool = False) -> str:
+    """What asks, by name; empty where nothing does. `everything` stands for a protection around the whole view."""
+    found = _in_class(endpoint, everything) if endpoint.view is not None else _in_layers(endpoint, everything)
+    return next(found, "")
+
+
+def _in_class(endpoint: Endpoint, everything: bool) -> Iterator[str]:
+    assert endpoint.view is not None  # noqa: S101 - asked for views with a class only
+    inside = everything or (bool(endpoint.around) and "dispatch" not in endpoint.inside)
+    for base in endpoint.view.__mro__:
+        if inside and base.__module__ == "django.contrib.auth.mixins" and base.__name__ in _MIXINS:
+            yield base.__name__
+        inside = inside or mark_of(vars(base).get("dispatch")) is not None
+
+
+def _in_layers(endpoint: Endpoint, everything: bool) -> Iterator[str]:
+    inside = everything
+    for layer in endpoint.layers:
+        if inside and _asks(layer):
+            yield "permission_required or user_passes_test"
+        inside = inside or mark_of(layer) is not None
+
+
+def _asks(layer: Any) -> bool:
+    """Whether it is Django's decorator, with a test of more than a login."""
+    if not isinstance(layer, FunctionType) or not layer.__code__.co_qualname.startswith("user_passes_test."):
+        return False
+    held = dict(zip(layer.__code__.co_freevars, layer.__closure__ or (), strict=True))
+    test = held["test_func"].cell_contents if "test_func" in held else None
+    return test is not None and not test.__qualname__.startswith("login_required.")
