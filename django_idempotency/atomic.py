@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from django.db import Error, transaction
+from django.db import Error
 
 from django_idempotency import signals
-from django_idempotency.claiming import News, alias, move, publish, tell
+from django_idempotency.claiming import News, alias, move, publish, seen, tell
 from django_idempotency.core.decisions import Answer, Call, Execute, Exhaust, InFlight, Lapse, decide
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import OutcomeUnknown, StoreUnavailable
@@ -20,6 +20,10 @@ T = TypeVar("T")
 
 class _Beaten(Exception):
     """Another transaction stored the finished row first; this one rolls back."""
+
+
+class _RefusedInDoubt(Exception):
+    """A refusal while an earlier attempt is in doubt proves nothing; the take-over rolls back with it."""
 
 
 class _Unsettled(Exception):
@@ -42,6 +46,11 @@ def run_atomic(call: Call, work: Callable[[Attempt], tuple[T, Reply]], using: st
             continue  # the next look finds the row that won
         except _Unsettled as unsettled:
             _settle(unsettled.decision, attempt)
+        except _RefusedInDoubt:
+            doubtful = peek(call, using)
+            if doubtful is not None:
+                outcome = doubtful
+                break
         except Uncertain as uncertain:
             if remaining and limits.may_repeat(uncertain):
                 continue
@@ -64,19 +73,16 @@ def run_atomic(call: Call, work: Callable[[Attempt], tuple[T, Reply]], using: st
 def _run_atomic_once(attempt: Attempt, work: Callable[[Attempt], tuple[T, Reply]]) -> T | Answer:
     call, using = attempt.call, attempt.using
     news: News = []
-    with completing(attempt) as begins, transaction.atomic(using=using):
+    with completing(attempt) as begins:
         owned = _claim(attempt, news)
         if isinstance(owned, Answer):
             return owned
         result, reply = work(attempt)
         begins(result)
-        stored = (
-            attempts.complete(call.scope, call.id, attempt.token, reply, True, using)
-            if owned
-            else claims.insert_finished(call, attempt.token, reply, using)
-        )
-        if not stored:
+        if not owned and not claims.insert_finished(call, attempt.token, reply, using):
             raise _Beaten
+        if owned and not attempts.complete(call.scope, call.id, attempt.token, reply, reply.status < 400, using):
+            raise _RefusedInDoubt
     attempt.finished = True
     publish(news)
     if not owned:
@@ -95,7 +101,7 @@ def _claim(attempt: Attempt, news: News) -> Answer | bool:
             case Execute() if alone:
                 return False
             case Execute():
-                return InFlight(None, max(1, round(call.policy.retry_hint.total_seconds())))
+                return _busy(call)
             case Lapse() | Exhaust():
                 raise _Unsettled(decision)
         if isinstance(decision, Answer):
@@ -103,6 +109,17 @@ def _claim(attempt: Attempt, news: News) -> Answer | bool:
         if not move(decision, call, attempt.token, using, news):
             raise _Beaten
         return True
+
+
+def peek(call: Call, using: str) -> Answer | None:
+    """What the record says now, or that somebody is at it; None when it would run."""
+    with limits.limited(using, call.policy.claim_limit.total_seconds()):
+        alone, record = claims.look(call, using)
+    return seen(record, call) if alone or record is not None else _busy(call)
+
+
+def _busy(call: Call) -> InFlight:
+    return InFlight(None, max(1, round(call.policy.retry_hint.total_seconds())))
 
 
 def _read_back(attempt: Attempt, uncertain: Uncertain) -> Any:

@@ -75,7 +75,13 @@ def peek(call: Call, using: str | None = None) -> Answer | None:
     """What the record says now, without claiming it; None when it would run."""
     using = using or alias()
     with limits.limited(using, call.policy.claim_limit.total_seconds()):
-        decision = decide(rows.find(call.scope, call.id, using), call)
+        record = rows.find(call.scope, call.id, using)
+    return seen(record, call)
+
+
+def seen(record: Record | None, call: Call) -> Answer | None:
+    """The answer that a record is, for who does not claim it; None when it would run."""
+    decision = decide(record, call)
     if isinstance(decision, TakeOver | Lapse):
         return InDoubt(decision.record, dead=False)
     return None if isinstance(decision, Execute | Restart | Exhaust) else decision

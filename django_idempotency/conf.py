@@ -156,6 +156,11 @@ def middleware() -> list[str]:
     return list(settings.MIDDLEWARE)
 
 
+def user_model() -> str:
+    """The model of the project's users."""
+    return settings.AUTH_USER_MODEL.lower()
+
+
 def upload_limit() -> int | None:
     """The largest body that Django keeps in memory."""
     limit: int | None = settings.DATA_UPLOAD_MAX_MEMORY_SIZE

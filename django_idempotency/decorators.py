@@ -23,7 +23,7 @@ from django.http import HttpRequest
 from django_idempotency.conf import Arguments
 from django_idempotency.core.policy import Mode
 from django_idempotency.exceptions import Misplaced
-from django_idempotency.http.context import Idempotency
+from django_idempotency.http.context import is_protected
 from django_idempotency.http.exchange import MARK, Exchange, covers, unprotected
 from django_idempotency.http.running import arun, run
 from django_idempotency.http.transactions import take_over
@@ -77,7 +77,7 @@ def _sync(arguments: Arguments, view: Any) -> Any:
             from django_idempotency.rest_framework import run_method
 
             return run_method(request, owner, arguments, handler)
-        if _is_protected(request):
+        if is_protected(request):
             return handler()
         policy = arguments.policy()
         if not covers(request, policy):
@@ -92,7 +92,7 @@ def _async(arguments: Arguments, view: Any) -> Any:
     async def guarded(*args: Any, **kwargs: Any) -> Any:
         request, _ = _request(args)
         handler = partial(view, *args, **kwargs)
-        if _is_protected(request):
+        if is_protected(request):
             return await handler()
         policy = arguments.policy()
         if policy.mode is Mode.ATOMIC:
@@ -113,12 +113,6 @@ def _request(args: tuple[Any, ...]) -> tuple[Any, Any]:
     if len(args) > 1:
         return args[1], args[0]
     raise Misplaced("@idempotent decorates views: functions that take a request, or methods of view classes.")
-
-
-def _is_protected(request: HttpRequest) -> bool:
-    """Inside another protected view: a second claim of the same key would find it taken."""
-    context = getattr(request, "idempotency", None)
-    return isinstance(context, Idempotency)
 
 
 def _is_async(view: Any) -> bool:

@@ -47,7 +47,7 @@ def defer(
     wait = pick_up_seconds()  # may import Celery, which takes longer than the transaction's limit allows
 
     def once() -> None:
-        with completing(attempt) as begins, transaction.atomic(using=using):
+        with completing(attempt) as begins:
             work = work_of(wanted, {**arguments, **((write and write()) or {})})
             begins(None)
             if not attempts.defer(call.scope, call.id, attempt.token, work, wait, using):

@@ -41,6 +41,7 @@ class Attempt:
     using: str
     repeat: bool = False  # an earlier attempt existed
     finished: bool = False
+    reached_out: bool = False  # a key for somebody else was derived
     settled: bool = False  # an operation: each of its steps is done, so its answer is what they came to
     began: float = field(default_factory=monotonic)
 
@@ -113,18 +114,34 @@ class Uncertain(Exception):
 
 @contextmanager
 def completing(attempt: Attempt) -> Iterator[Callable[[object], None]]:
-    """From the call of what this yields to the end of the COMMIT the store has a limit, and its failing is doubt."""
+    """The transaction that ends an attempt.
+
+    From the call of what this yields to the end of the COMMIT the store has a limit, and its failing is doubt. What the
+    project does on commit comes after both: it has no limit, and its failing does not take the answer back.
+    """
     results: list[object] = []
     limit = ExitStack()
+
+    def committed() -> None:
+        attempt.finished = bool(results)
+        limit.close()
 
     def begins(result: object) -> None:
         results.append(result)
         limit.enter_context(limits.limited(attempt.using, attempt.call.policy.claim_limit.total_seconds()))
 
     try:
-        with limit:
+        nested = limits.inside_test_case(attempt.using)  # where nothing is ever committed
+        with limit, transaction.atomic(using=attempt.using):
+            if not nested:
+                transaction.on_commit(committed, using=attempt.using)
             yield begins
-    except StoreUnavailable as error:
+    except Exception as error:
+        if attempt.finished:
+            logger.exception("What was to be done on commit failed; the answer of %s is stored.", attempt.call.id)
+            return
+        if not isinstance(error, StoreUnavailable):
+            raise
         if not results:
             raise
         if isinstance(error.__cause__, _REFUSED):
@@ -134,7 +151,7 @@ def completing(attempt: Attempt) -> Iterator[Callable[[object], None]]:
 
 def _finish_once(attempt: Attempt, work: Callable[[], tuple[T, Reply]]) -> T:
     call, using = attempt.call, attempt.using
-    with completing(attempt) as begins, transaction.atomic(using=using):
+    with completing(attempt) as begins:
         result, reply = work()
         begins(result)
         certain = reply.status < 400 or attempt.settled

@@ -37,6 +37,7 @@ class Held:
 
     def derive(self, step: str) -> str:
         """A key for a downstream call: the same for every attempt, another for every step."""
+        self._attempt.reached_out = True
         return derived_key(self._attempt.call.id, step)
 
     def extend(self, lease: timedelta | None = None) -> None:

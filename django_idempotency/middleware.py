@@ -38,10 +38,10 @@ class IdempotencyMiddleware(MiddlewareMixin):
     def process_view(
         self, request: HttpRequest, view: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> HttpResponseBase | None:
-        if not covers(request, _FROM_SETTINGS.policy()):
-            attach(request, NONE)
-            return None
-        if _decides_itself(view, request.method or ""):
+        attach(request, NONE)
+        method, policy = request.method or "", _FROM_SETTINGS.policy()
+        # In this order: to look for a key in a form reads the body, which others may want to do themselves.
+        if method not in policy.methods or _decides_itself(view, method) or not covers(request, policy):
             return None
         protected = idempotent(view)
         run = async_to_sync(protected) if iscoroutinefunction(protected) else protected

@@ -19,7 +19,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from rest_framework.exceptions import APIException
 from rest_framework.renderers import BrowsableAPIRenderer
-from rest_framework.request import Request
+from rest_framework.request import Empty, Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
@@ -28,7 +28,7 @@ from django_idempotency.core import problems
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import Misplaced
-from django_idempotency.http.context import Idempotency, NoIdempotency
+from django_idempotency.http.context import Idempotency, NoIdempotency, is_protected
 from django_idempotency.http.exchange import MARK, Exchange, covers, unprotected
 from django_idempotency.http.operations import operation_status
 from django_idempotency.http.replies import Refused, captured, headers_of, refusal
@@ -66,20 +66,24 @@ class IdempotentMixin(_View):
 
     @classmethod
     def as_view(cls, *args: Any, **kwargs: Any) -> Any:
+        if "idempotency" in kwargs:  # of this route alone; a router passes on what `@action` was given
+            kwargs["idempotency"] = _arguments(kwargs["idempotency"])
         return take_over(super().as_view(*args, **kwargs))
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         self._policy = self._policy_for(request)
         handler = partial(super().dispatch, request, *args, **kwargs)
-        return handler() if self._policy is not None else unprotected(request, type(self).dispatch, handler)
+        if self._policy is not None or is_protected(request):
+            return handler()
+        return unprotected(request, type(self).dispatch, handler)
 
     def _policy_for(self, request: HttpRequest) -> Policy | None:
         """The policy that covers this request; None when it is as if the mixin were not there."""
         name = (request.method or "").lower()
         handler = getattr(self, name, None) if name in self.http_method_names else None
         self._handler_is_decorated = hasattr(handler, MARK)
-        arguments = getattr(handler, MARK, self._own_arguments())
-        if handler is None or arguments is None:
+        arguments = getattr(handler, MARK, self.__dict__.get("idempotency", self._own_arguments()))
+        if handler is None or arguments is None or is_protected(request):
             return None
         policy: Policy = arguments.policy()
         return policy if covers(request, policy) else None
@@ -87,8 +91,7 @@ class IdempotentMixin(_View):
     @classmethod
     def _own_arguments(cls) -> Arguments | None:
         if "_arguments" not in cls.__dict__:
-            given = cls.idempotency
-            cls._arguments = Arguments(given) if isinstance(given, Mapping) else given
+            cls._arguments = _arguments(cls.idempotency)
         return cls._arguments
 
     _arguments: Arguments | None
@@ -114,6 +117,10 @@ class IdempotentMixin(_View):
         if getattr(response, "_is_final", False):
             return response
         return super().finalize_response(request, response, *args, **kwargs)
+
+
+def _arguments(given: Mapping[str, Any] | Arguments | None) -> Arguments | None:
+    return Arguments(given) if isinstance(given, Mapping) else given
 
 
 def _guarded(
@@ -193,6 +200,16 @@ class RestExchange(Exchange):
     def parsed(self) -> Any:
         return self.drf_request.data if self.request.content_type == FORM else None
 
+    def rewind(self) -> None:
+        """A view may have taken `request.data` apart: it is made anew, as DRF made it."""
+        super().rewind()
+        request: Any = self.drf_request
+        if self.request.content_type != FORM:
+            request._stream = request._data = request._full_data = Empty
+        elif request._files:
+            request._full_data = request._data.copy()
+            request._full_data.update(request._files)
+
 
 def protect_api_view(view: Any, arguments: Arguments) -> Any:
     """`@idempotent` above `@api_view`: the class behind the function is the function's own, so it may be replaced."""
@@ -221,7 +238,7 @@ def run_method(request: Any, owner: Any, arguments: Arguments, handler: Callable
         name = type(owner).__name__
         raise Misplaced(f"@idempotent on a method of {name} needs the mixin: write `class {name}(IdempotentMixin, …)`.")
     policy = arguments.policy()
-    if not covers(request._request, policy):
+    if is_protected(request._request) or not covers(request._request, policy):
         return handler()
     return run(RestExchange(owner, policy, handler, request))
 
@@ -265,6 +282,7 @@ class OperationView(APIView):
         return super().perform_content_negotiation(request, force=True)  # the answer was rendered long ago
 
     def get(self, request: Request, ref: str) -> HttpResponseBase:
-        if not request.user.is_authenticated and request.auth is None and self._of_session is not None:
+        known = getattr(request.user, "is_authenticated", False)  # UNAUTHENTICATED_USER may be None
+        if not known and request.auth is None and self._of_session is not None:
             request._request.user = self._of_session
         return operation_status(request._request, ref)

@@ -1,20 +1,27 @@
 """A request in atomic mode: claim, view and finished row are one transaction."""
 
+from functools import partial
+from itertools import count
+
 from django.http.response import HttpResponseBase
 
 from django_idempotency import atomic
-from django_idempotency.core.decisions import Answer, Call
+from django_idempotency.core.decisions import Answer, Call, InFlight
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import NotExecuted, StoreUnavailable
 from django_idempotency.finishing import Attempt
 from django_idempotency.http.context import Idempotency, attach
 from django_idempotency.http.exchange import Exchange, NotKept
+from django_idempotency.http.waiting import wait_for_answer
 
 
 def run_atomic(exchange: Exchange, call: Call) -> HttpResponseBase:
     """What is not kept was rolled back with the claim, so there is no key to free."""
     try:
         outcome = _all_in_one(exchange, call)
+        if isinstance(outcome, InFlight):
+            answer = wait_for_answer(outcome, call.policy.wait, partial(atomic.peek, call, exchange.using))
+            outcome = answer or _all_in_one(exchange, call)
     except NotKept as unkept:
         return unkept.response
     except StoreUnavailable:
@@ -27,7 +34,11 @@ def run_atomic(exchange: Exchange, call: Call) -> HttpResponseBase:
 def _all_in_one(exchange: Exchange, call: Call) -> HttpResponseBase | Answer:
     """What the view refuses by raising is stored on its own, after its writes were rolled back."""
 
+    runs = count()
+
     def work(attempt: Attempt) -> tuple[HttpResponseBase, Reply]:
+        if next(runs):  # a deadlock rolled the first run back
+            exchange.rewind()
         attach(exchange.request, Idempotency(attempt, exchange.capture, late=False))
         return exchange.kept(exchange.in_transaction())
 

@@ -1,6 +1,7 @@
 """From a request to a call: whose key it is, which one, and what the request means."""
 
 from collections.abc import Iterable, Mapping
+from io import BytesIO
 from typing import Any, Final
 
 from django.core.files.uploadedfile import UploadedFile
@@ -9,7 +10,7 @@ from django.http.multipartparser import MultiPartParserError
 from django.http.request import RawPostDataException
 from django.utils.datastructures import MultiValueDict
 
-from django_idempotency.conf import upload_limit
+from django_idempotency.conf import upload_limit, user_model
 from django_idempotency.core.canonical import without_fields
 from django_idempotency.core.decisions import Call
 from django_idempotency.core.fingerprint import Part, RequestParts, seal
@@ -68,15 +69,26 @@ def principal_of(request: HttpRequest, policy: Policy) -> str | None:
         if not principal:
             raise NoPrincipal("The endpoint's scope function gave no principal for this request.")
         return str(principal)
-    user = getattr(request, "user", None)
-    if user is not None and user.is_authenticated:
-        return f"user:{user.pk}"
-    credential = getattr(getattr(request, "auth", None), "pk", None)
-    if credential is not None:
-        return f"auth:{credential}"
-    if policy.share_anonymous:
+    user: Any = getattr(request, "user", None)
+    known = user is not None and user.is_authenticated
+    if known and getattr(user, "pk", None) is not None:
+        kind = _kind(user)
+        return f"user:{user.pk}" if kind == user_model() else f"user:{kind}:{user.pk}"
+    credential: Any = getattr(request, "auth", None)
+    if getattr(credential, "pk", None) is not None:
+        return f"auth:{_kind(credential)}:{credential.pk}"
+    if policy.share_anonymous and not known:
         return None
     raise NoPrincipal
+
+
+def _kind(holder: Any) -> str:
+    """What somebody is a row of: a customer and an employee may have the same number."""
+    options = getattr(holder, "_meta", None)
+    if options is not None:
+        return str(options.concrete_model._meta.label_lower)
+    kind = holder.__class__  # of what a lazy object stands for
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def scope_of(principal: str, operation: str) -> str:
@@ -89,6 +101,17 @@ def route_name(request: HttpRequest) -> str:
     """The name of the route, or its pattern when it has none."""
     match = request.resolver_match
     return (match.view_name or match.route) if match is not None else request.path
+
+
+def rewind(request: HttpRequest) -> None:
+    """Back to where a view finds it: the body and the uploads are read from their start again."""
+    if hasattr(request, "_body"):
+        request._stream = BytesIO(request._body)
+    uploads: Any = getattr(request, "_files", {})
+    for name in uploads:
+        for file in uploads.getlist(name):
+            if not file.closed:
+                file.seek(0)
 
 
 def request_parts(request: HttpRequest, policy: Policy, data: Any = None) -> RequestParts:
@@ -106,7 +129,9 @@ def request_parts(request: HttpRequest, policy: Policy, data: Any = None) -> Req
 
 def _content(request: HttpRequest, data: Any) -> dict[str, Any]:
     if request.content_type == MULTIPART:
-        fields = _form(request) if data is None else data
+        if data is None:
+            _keep_body(request)
+        fields = request.POST if data is None else data
         if fields or request.FILES or data is not None:
             return {"parts": [*_fields(fields), *_files(request.FILES)]}
     try:
@@ -117,17 +142,21 @@ def _content(request: HttpRequest, data: Any) -> dict[str, Any]:
 
 
 def _form(request: HttpRequest) -> QueryDict:
-    """The form, read so that the view may still read the body, unless that is too large to be kept."""
-    limit = upload_limit()
-    length = request.META.get("CONTENT_LENGTH") or "0"
-    if not hasattr(request, "_post") and (limit is None or (length.isdecimal() and int(length) <= limit)):
-        _ = request.body
+    _keep_body(request)
     try:
         return request.POST
     except MultiPartParserError:
         for attribute in ("_post", "_files"):  # the view shall find out by itself
             delattr(request, attribute)
         return QueryDict()
+
+
+def _keep_body(request: HttpRequest) -> None:
+    """Read it before its form is parsed, so that the view may still read it, unless it is too large to be kept."""
+    limit = upload_limit()
+    length = request.META.get("CONTENT_LENGTH") or "0"
+    if not hasattr(request, "_post") and (limit is None or (length.isdecimal() and int(length) <= limit)):
+        _ = request.body
 
 
 def _fields(data: Any) -> Iterable[Part]:

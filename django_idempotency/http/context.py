@@ -140,3 +140,8 @@ class IdempotentRequest(HttpRequest):
 def attach(request: HttpRequest, context: Idempotency | NoIdempotency) -> None:
     """Every protected view finds one, whether the request carried a key or not."""
     request.idempotency = context  # type: ignore[attr-defined] # ours, as .user is Django's
+
+
+def is_protected(request: HttpRequest) -> bool:
+    """Inside another protected view: a second claim of the same key would find it taken."""
+    return isinstance(getattr(request, "idempotency", None), Idempotency)

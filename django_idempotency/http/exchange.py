@@ -15,7 +15,7 @@ from django_idempotency.core.decisions import Accepted, Answer, Call, Replay
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import InvalidKey, NoPrincipal, NotExecuted, StoreUnavailable
-from django_idempotency.http.calls import call_from, key_lines, principal_of
+from django_idempotency.http.calls import call_from, key_lines, principal_of, rewind
 from django_idempotency.http.context import NONE, attach
 from django_idempotency.http.replies import Refused, accepted, captured, refusal, refused, replay, unavailable, upgraded
 from django_idempotency.http.transactions import as_django_would
@@ -66,6 +66,10 @@ class Exchange:
         """A multipart body that has been parsed already."""
         return None
 
+    def rewind(self) -> None:
+        """Before the view runs again within one request."""
+        rewind(self.request)
+
     # The endpoint's part
 
     def call(self) -> Call | HttpResponseBase:
@@ -88,9 +92,12 @@ class Exchange:
             response: HttpResponseBase = self.handler()
         return response
 
-    def kept(self, response: HttpResponseBase) -> tuple[HttpResponseBase, Reply]:
-        """A success is always kept: its effect is there, and a free key would run it again."""
-        refused = response.status_code >= 400
+    def kept(self, response: HttpResponseBase, *, reached_out: bool = False) -> tuple[HttpResponseBase, Reply]:
+        """A success is always kept: its effect is there, and a free key would run it again.
+
+        So is whatever follows a call to somebody else: that a refusal came of it does not prove that nothing did.
+        """
+        refused = response.status_code >= 400 and not reached_out
         if refused and (self.gives_back(response) or not self.policy.keeps(response.status_code)):
             raise NotKept(response)
         return response, self.capture(response)

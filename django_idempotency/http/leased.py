@@ -2,12 +2,13 @@
 
 from asyncio import CancelledError
 from collections.abc import Callable
+from functools import partial
 
 from asgiref.sync import sync_to_async
 from django.db import Error
 from django.http.response import HttpResponseBase
 
-from django_idempotency.claiming import begin
+from django_idempotency.claiming import begin, peek
 from django_idempotency.core.decisions import Call, InFlight
 from django_idempotency.core.policy import OnError
 from django_idempotency.core.replies import Reply
@@ -71,7 +72,8 @@ class Leased:
         try:
             begun = begin(self.call, using)
             if isinstance(begun, InFlight):
-                begun = wait_for_answer(self.call, begun, using) or begin(self.call, using)
+                answer = wait_for_answer(begun, self.call.policy.wait, partial(peek, self.call, using))
+                begun = answer or begin(self.call, using)
         except StoreUnavailable:
             return self.exchange.unavailable()
         if not isinstance(begun, Attempt):
@@ -94,7 +96,8 @@ class Leased:
         def work() -> tuple[HttpResponseBase, Reply]:
             nonlocal opened
             opened = True
-            return self.exchange.kept(make())
+            response = make()
+            return self.exchange.kept(response, reached_out=self.entered.reached_out)
 
         try:
             return finish(self.entered, work)

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from threading import BoundedSemaphore
 from time import monotonic, sleep
 from typing import Final, TypeVar
 
-from django_idempotency.claiming import peek
-from django_idempotency.core.decisions import Answer, Call, InFlight
+from django_idempotency.core.decisions import Answer, InFlight
 
 T = TypeVar("T")
 
@@ -33,13 +33,12 @@ async def undisturbed(work: Awaitable[T]) -> T:
     return task.result()
 
 
-def wait_for_answer(call: Call, first: InFlight, using: str) -> Answer | None:
+def wait_for_answer(first: InFlight, wait: timedelta, look: Callable[[], Answer | None]) -> Answer | None:
     """The answer that the first request gets while this one waits; None when the key became free."""
-    seconds = call.policy.wait.total_seconds()
-    if not seconds or not WAITERS.acquire(blocking=False):
+    if not wait or not WAITERS.acquire(blocking=False):
         return first
     try:
-        return _poll(lambda: peek(call, using), first, monotonic() + seconds)
+        return _poll(look, first, monotonic() + wait.total_seconds())
     finally:
         WAITERS.release()
 

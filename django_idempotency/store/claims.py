@@ -212,7 +212,7 @@ def identity(call: Call, token: UUID) -> dict[str, Any]:
         "principal": call.principal[:255],
         "operation": call.operation[:255],
         "method": call.method[:16],
-        "path": call.path[:255],
+        "path": call.path.replace("\0", "\N{REPLACEMENT CHARACTER}")[:255],  # PostgreSQL has no NUL
         "token": token,
         "on_lost_lease": policy.on_lost_lease.value,
         "lease": lease,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from functools import partial
+from time import sleep
+
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, OperationalError, transaction
 
 from django_idempotency import signals
 from django_idempotency.core.decisions import Replay
@@ -82,6 +86,41 @@ def test_hooks_run_once_and_after_the_commit(mode: str) -> None:
     run(call, work)
     run(call, work)
     assert seen == [("hook", Status.COMPLETED, 1)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_hooks_have_the_time_they_need(mode: str) -> None:
+    call = a_call(mode=mode, claim_limit=timedelta(milliseconds=500))
+    seen: list[str] = []
+
+    def work(attempt: object) -> tuple[str, Reply]:
+        transaction.on_commit(partial(sleep, 0.7))  # longer than the completion may take
+        transaction.on_commit(lambda: seen.append(record(call).status))
+        return Booking(call)()
+
+    run(call, work)
+    assert seen == [Status.COMPLETED]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("error", [RuntimeError("planned"), OperationalError(1213, "a deadlock, of its own")])
+def test_a_hook_that_fails_does_not_take_the_answer_back(
+    mode: str, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    call = a_call(mode=mode)
+    book = Booking(call)
+
+    def fails() -> None:
+        raise error
+
+    def work(attempt: object = None) -> tuple[str, Reply]:
+        transaction.on_commit(fails)
+        return book()
+
+    first = run(call, work) if mode == "atomic" else finish(claimed(call), work, rerun=True)
+    assert (first, book.runs, bookings(call)) == ("booked", 1, 1)
+    assert isinstance(run(call, work), Replay)
+    assert "on commit failed" in caplog.text
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template import engines
 from django.template.response import TemplateResponse
+from django.test.client import encode_multipart
 from django.urls import path
 from django.views import View
 from django.views.decorators.csrf import csrf_exempt
@@ -59,6 +61,11 @@ class Rest(APIView):
         return Response({"run": Ran.again()})
 
 
+@exempt
+def reading(request: HttpRequest) -> HttpResponse:
+    return JsonResponse({"bytes": len(request.read())})
+
+
 def broken(request: HttpRequest) -> HttpResponse:
     raise LookupError("planned")
 
@@ -72,6 +79,7 @@ VIEWS: dict[str, Any] = {
     "rest": csrf_exempt(bare_wrapper(Rest.as_view())),
     "twice": idempotent(operation="outer")(csrf_exempt(idempotent(operation="inner")(bare_wrapper(plain)))),
     "broken": broken,
+    "reading": reading,
 }
 urlpatterns = [path(name, view, name=name) for name, view in VIEWS.items()]
 
@@ -111,6 +119,15 @@ def test_a_decorated_method_keeps_its_policy_and_an_exempt_one_is_left_alone(ali
 
 def test_an_exempt_view_is_left_alone_behind_any_wrapper(alice: Person) -> None:
     assert [alice.post("/exempt").json() for _ in range(2)] == [{"run": 1}, {"run": 2}]
+
+
+def test_the_upload_of_an_exempt_view_is_left_alone_too(alice: Person, settings: Any) -> None:
+    """To look for a key in a form would read it."""
+    settings.IDEMPOTENCY = {"REQUIRED": False}
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 100
+    body = encode_multipart("one", {"file": SimpleUploadedFile("a.txt", b"x" * 1000)})
+    found = alice.send("/reading", body, "multipart/form-data; boundary=one", key=None)
+    assert found.json() == {"bytes": len(body)}
 
 
 def test_a_rest_view_is_left_alone_behind_any_wrapper(anonymous: Person) -> None:

@@ -10,11 +10,12 @@ from uuid import uuid4
 import pytest
 from django.contrib.auth.models import AnonymousUser, User
 from django.db import OperationalError, connection, connections
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.test import Client, RequestFactory
 from django.urls import path
 
 from django_idempotency import signals
+from django_idempotency.core.policy import STRIPE
 from django_idempotency.core.replies import Reply, ReplyRule
 from django_idempotency.decorators import idempotent
 from django_idempotency.exceptions import LostFence, Misplaced, NotExecuted
@@ -154,6 +155,45 @@ def test_only_the_declared_statuses_are_stored(
     assert User.objects.filter(username__startswith="written").count() == kept
 
 
+@pytest.mark.parametrize("declared", [{"store": {201}}, {"profile": STRIPE}], ids=["store", "profile"])
+@pytest.mark.parametrize("transaction", ["whole", "late"])
+@pytest.mark.parametrize("reached", [True, False], ids=["after a call", "before any"])
+def test_a_refusal_after_a_call_to_somebody_else_is_stored_whatever_is_declared(
+    alice: Person, serve: Serve, declared: Any, transaction: str, reached: bool
+) -> None:
+    """The call may have had an effect: a free key would have it again."""
+
+    def view(request: HttpRequest) -> HttpResponse:
+        if reached:
+            request.idempotency.derive("charge")  # type: ignore[attr-defined]
+        return JsonResponse({"run": Ran.again()}, status=422)
+
+    serve(idempotent(transaction=transaction, **declared)(view))
+    first, second = (alice.post("/it") for _ in range(2))
+    assert (first.status_code, second.status_code, Ran.count) == (422, 422, 1 if reached else 2)
+    assert IdempotencyKey.objects.get().status == ("completed" if reached else "failed_retryable")
+
+
+def test_a_refusal_in_atomic_mode_leaves_a_doubt_in_doubt(alice: Person, serve: Serve) -> None:
+    """The endpoint was leased when the doubt came up."""
+
+    def view(request: HttpRequest) -> HttpResponse:
+        if Ran.again() == 1:
+            raise RuntimeError("planned")
+        if Ran.count == 2:
+            raise Http404
+        return JsonResponse({"run": Ran.count}, status=201)
+
+    serve(idempotent(on_lost_lease="restart")(view))
+    assert alice.post("/it").status_code == 500
+    serve(idempotent(mode="atomic")(view))
+    refused = alice.post("/it")
+    assert (refused.status_code, refused.json()["code"]) == (409, "idempotency_outcome_unknown")
+    assert IdempotencyKey.objects.get().status == "unknown"
+    assert alice.post("/it").status_code == 201
+    assert IdempotencyKey.objects.get().status == "completed"
+
+
 @pytest.mark.parametrize("mode", ["leased", "atomic"])
 def test_a_success_is_stored_whatever_is_declared(alice: Person, serve: Serve, mode: str) -> None:
     serve(idempotent(mode=mode, store={201})(counted(200)))
@@ -288,7 +328,12 @@ def test_a_late_view_that_returns_no_response_leaves_doubt_and_not_a_lease(alice
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("happened", [True, False], ids=["answered", "not executed"])
-def test_a_duplicate_may_wait_for_the_answer(alice: Person, serve: Serve, happened: bool) -> None:
+@pytest.mark.parametrize("declared", [{"transaction": "late"}, {"mode": "atomic"}], ids=["late", "atomic"])
+def test_a_duplicate_may_wait_for_the_answer(
+    alice: Person, serve: Serve, declared: Any, happened: bool, vendor: str
+) -> None:
+    if "mode" in declared and vendor != "postgresql":
+        pytest.skip("elsewhere the database itself makes a duplicate of an atomic request wait")
     started, waits = threading.Event(), threading.Event()
 
     def view(request: HttpRequest) -> HttpResponse:
@@ -307,7 +352,7 @@ def test_a_duplicate_may_wait_for_the_answer(alice: Person, serve: Serve, happen
         waits.set()
 
     answers: list[Any] = []
-    serve(idempotent(transaction="late", wait=timedelta(seconds=20))(view))
+    serve(idempotent(wait=timedelta(seconds=60), **declared)(view))
     thread = threading.Thread(target=first)
     signals.in_flight.connect(noticed)
     try:
@@ -378,3 +423,35 @@ def test_under_atomic_requests_other_aliases_get_their_transaction(alice: Person
         assert alice.post("/it").json() == {"open": True, "depth": 0}
         assert alice.post("/it", key=None).json() == {"open": True, "depth": 0}
     assert alice.post("/it", key=None).json()["open"] is False
+
+
+# What no view has to be afraid of
+
+
+def test_a_path_may_hold_what_a_column_cannot(alice: Person, settings: Any) -> None:
+    @idempotent
+    def named(request: HttpRequest, name: str) -> HttpResponse:
+        return counted()(request)
+
+    settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": [path("it/<str:name>", named, name="it")]})
+    first, second = (alice.post("/it/a%00b") for _ in range(2))
+    assert first.status_code == 201
+    assert same_answer(first, second)
+    assert alice.post("/it/a%00c").status_code == 422
+
+
+@pytest.mark.parametrize("boundary", ["", "; boundary=one"])
+@pytest.mark.parametrize("size", [500, 5000], ids=["kept", "too large to be kept"])
+def test_a_form_that_cannot_be_read_is_the_clients_error(
+    alice: Person, serve: Serve, settings: Any, size: int, boundary: str
+) -> None:
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 1000
+
+    def plain(request: HttpRequest) -> HttpResponse:
+        return JsonResponse({"fields": len(request.POST)})
+
+    statuses = []
+    for view in (plain, idempotent(plain)):
+        serve(view)
+        statuses.append(alice.send("/it", b"x" * size, f"multipart/form-data{boundary}").status_code)
+    assert statuses[0] == statuses[1]

@@ -7,12 +7,14 @@ from django.contrib.auth.models import Group, User
 from django.db import connection, transaction
 from django.urls import path, re_path
 from rest_framework.authentication import SessionAuthentication
-from rest_framework.decorators import api_view, authentication_classes
+from rest_framework.decorators import action, api_view, authentication_classes
 from rest_framework.generics import CreateAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.routers import SimpleRouter
 from rest_framework.test import APIRequestFactory, force_authenticate
 from rest_framework.views import APIView
+from rest_framework.viewsets import ViewSet
 
 from django_idempotency.decorators import idempotent
 from django_idempotency.exceptions import Misplaced
@@ -20,7 +22,7 @@ from django_idempotency.models import IdempotencyKey
 from django_idempotency.rest_framework import IdempotentMixin
 from tests.http import rest_views
 from tests.http.posting import KEY, Person, Ran, atomic_requests, same_answer
-from tests.http.rest_views import write
+from tests.http.rest_views import Chosen, write
 
 pytestmark = [pytest.mark.urls("tests.http.rest_views"), pytest.mark.django_db]
 
@@ -84,6 +86,60 @@ def test_an_action_has_the_policy_that_it_declares(alice: Person) -> None:
     alice.post(f"/groups/{pk}/", {"name": "third"}, method="PATCH")
     operations = IdempotencyKey.objects.values_list("operation", flat=True)
     assert set(operations) == {"group-list", "group-above", "group-below", "groups.rename"}
+
+
+class Told(ViewSet):
+    permission_classes: Any = []
+    authentication_classes = [SessionAuthentication]
+
+    def create(self, request: Request) -> Response:
+        return write()
+
+    @action(detail=False, methods=["post"], idempotency={"mode": "atomic", "operation": "its own"})
+    def charge(self, request: Request) -> Response:
+        return write()
+
+
+class ToldByRoute(IdempotentMixin, Told):
+    """Says nothing itself."""
+
+    idempotency = None
+
+
+def test_a_route_may_have_a_policy_of_its_own(alice: Person, settings: Any) -> None:
+    """As DRF hands over every other attribute: `as_view(…)` and `@action(…)`."""
+    router = SimpleRouter()
+    router.register("set", ToldByRoute, basename="set")
+    of_view = Chosen.as_view(idempotency={"operation": "by route"})
+    settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": [path("view", of_view), *router.urls]})
+    for route, method in (("/view", "PATCH"), ("/set/charge/", "POST")):
+        first, second = (alice.post(route, method=method) for _ in range(2))
+        assert same_answer(first, second), route
+    assert [alice.post("/set/").json() for _ in range(2)] == [{"run": 3}, {"run": 4}]
+    assert set(IdempotencyKey.objects.values_list("operation", flat=True)) == {"by route", "its own"}
+    with pytest.raises(ValueError, match="mode"):
+        Chosen.as_view(idempotency={"mode": "both"})
+
+
+def test_a_view_that_answers_for_another_is_claimed_once(alice: Person, settings: Any) -> None:
+    class Outer(IdempotentMixin, rest_views.Authenticated):
+        idempotency = {"transaction": "late"}
+
+        def post(self, request: Request) -> Any:
+            return rest_views.Thing.as_view()(request._request)
+
+    class OuterOfFunction(Outer):
+        def post(self, request: Request) -> Any:
+            return rest_views.below(request._request)
+
+    views = {"class": Outer, "function": OuterOfFunction}
+    urls = [path(name, view.as_view(), name=name) for name, view in views.items()]
+    settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": urls})
+    for name in views:
+        first, second = (alice.post(f"/{name}") for _ in range(2))
+        assert first.status_code == 201, first.content
+        assert same_answer(first, second)
+    assert set(IdempotencyKey.objects.values_list("operation", flat=True)) == set(views)
 
 
 def test_two_objects_behind_one_route_are_two_requests(alice: Person) -> None:

@@ -114,6 +114,12 @@ def test_the_projects_tokens_are_asked_as_well_as_the_session(alice: Person) -> 
     assert Client().get(ABSENT, headers={"Authorization": "Token wrong"}).status_code == 401
 
 
+def test_a_project_may_have_no_anonymous_user(alice: Person, settings: Any) -> None:
+    settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "UNAUTHENTICATED_USER": None}
+    address = accepted(alice)
+    assert (alice.client.get(address).status_code, Client().get(address).status_code) == (202, 404)
+
+
 def test_work_of_callers_without_credentials_is_for_whoever_knows_its_address(alice: Person) -> None:
     address = accepted(Person(), "/anonymous")
     assert Person().client.get(address).status_code == 202

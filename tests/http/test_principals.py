@@ -1,0 +1,85 @@
+"""Whose key it is, where a principal is not a user of the project."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.http import HttpRequest
+from django.urls import path
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from django_idempotency.core.policy import Policy
+from django_idempotency.exceptions import NoPrincipal
+from django_idempotency.http.calls import principal_of
+from django_idempotency.models import IdempotencyKey
+from django_idempotency.rest_framework import IdempotentMixin
+from tests.http.posting import Person, Ran
+
+pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db]
+
+
+class Employee:
+    """Of a directory elsewhere, with numbers of its own."""
+
+    is_authenticated = True
+
+    def __init__(self, pk: int) -> None:
+        self.pk = pk
+
+
+class ByHeader(BaseAuthentication):
+    """Whoever the request says it is; a name alone is a user that exists in its token only."""
+
+    def authenticate(self, request: Request) -> tuple[Any, Any]:
+        kind, _, who = request.META["HTTP_X_WHO"].partition(":")
+        somebody = {"user": User, "employee": Employee, "group": Group}
+        if kind == "token":
+            return User(username=who), None
+        if kind == "group":
+            return None, Group(pk=int(who))
+        return somebody[kind](pk=int(who)), None
+
+
+class Answer(IdempotentMixin, APIView):
+    authentication_classes = [ByHeader]
+    permission_classes = []
+    idempotency = {"share_anonymous": True}
+
+    def post(self, request: Request) -> Response:
+        return Response({"run": Ran.again()}, 201)
+
+
+urlpatterns = [path("it", Answer.as_view(), name="it")]
+
+
+def test_the_same_number_of_another_kind_is_somebody_else(anonymous: Person) -> None:
+    answers = [anonymous.post("/it", headers={"X-Who": who}) for who in ("user:1", "employee:1", "group:1", "user:1")]
+    assert [each.json()["run"] for each in answers] == [1, 2, 3, 1]
+    assert set(IdempotencyKey.objects.values_list("principal", flat=True)) == {
+        "user:1",
+        "user:tests.http.test_principals.Employee:1",
+        "auth:auth.group:1",
+    }
+
+
+def test_a_user_without_a_number_shares_nothing(anonymous: Person) -> None:
+    answers = [anonymous.post("/it", headers={"X-Who": f"token:{name}"}) for name in ("ada", "bob")]
+    assert [(each.status_code, each.json()["code"]) for each in answers] == [(403, "idempotency_principal_missing")] * 2
+    assert (Ran.count, IdempotencyKey.objects.count()) == (0, 0)
+
+
+def test_a_proxy_of_the_users_model_is_the_user() -> None:
+    class Proxy(User):
+        class Meta:
+            proxy = True
+            app_label = "payments"
+
+    request: Any = HttpRequest()
+    request.user = Proxy(pk=7)
+    assert principal_of(request, Policy()) == "user:7"
+    request.user = Proxy()
+    with pytest.raises(NoPrincipal):
+        principal_of(request, Policy())
