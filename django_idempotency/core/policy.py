@@ -78,9 +78,14 @@ def _member(name: str, kind: type[StrEnum], value: str) -> StrEnum:
         raise ValueError(f"{name} must be one of {known}; it is {value!r}.") from None
 
 
+_LONGEST: Final = timedelta(seconds=2**31 - 1)  # what the record's columns hold
+
+
 def _positive(name: str, value: timedelta) -> None:
     if value < timedelta(seconds=1) or value.microseconds:
         raise ValueError(f"{name} must be a whole number of seconds, at least one; it is {value!r}.")
+    if value > _LONGEST:
+        raise ValueError(f"{name} must not be longer than {_LONGEST.days} days; it is {value!r}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
