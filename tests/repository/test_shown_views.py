@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync, iscoroutinefunction
 from django.contrib.auth.models import AnonymousUser, User
 from django.http import HttpRequest
 from django.test import RequestFactory
@@ -35,3 +36,24 @@ def a_request(user: Any, method: str = "POST") -> HttpRequest:
 )
 def test_a_caller_without_a_tenant_is_refused(shown: Callable[[str], Names], user: Any, status: int) -> None:
     assert shown("scope")["create"](a_request(user)).status_code == status
+
+
+WRITING = [
+    ("stripe-downstream", "pay"),
+    ("async", "pay"),
+    ("expired-keys", "pay"),
+    ("expired-keys", "pay_within_a_year"),
+    ("plain-django", "create"),
+    ("plain-django", "pay"),
+    ("several-databases", "order"),
+]
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+@pytest.mark.parametrize(("guide", "name"), WRITING)
+def test_a_view_that_writes_answers_no_method_that_is_not_protected(
+    shown: Callable[[str], Names], guide: str, name: str, method: str
+) -> None:
+    view = shown(guide)[name]
+    answer = async_to_sync(view) if iscoroutinefunction(view) else view
+    assert answer(a_request(User(pk=1), method)).status_code == 405
