@@ -98,6 +98,14 @@ def test_it_ends_when_the_policy_says_so(caplog: pytest.LogCaptureFixture) -> No
         assert wait_until(lambda: "outlived its heartbeat" in caplog.text)
 
 
+def test_below_a_third_of_the_lease_it_never_renews(caplog: pytest.LogCaptureFixture) -> None:
+    attempt = claimed(lease=timedelta(seconds=6), heartbeat=timedelta(seconds=1))
+    before = IdempotencyKey.objects.get().locked_until
+    with beating(attempt):
+        assert wait_until(lambda: "outlived its heartbeat" in caplog.text)
+    assert IdempotencyKey.objects.get().locked_until == before
+
+
 def test_a_heartbeat_needs_a_late_transaction() -> None:
     with pytest.raises(ValueError, match="heartbeat"):
         Policy(heartbeat=timedelta(minutes=1))
