@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -116,6 +118,16 @@ CAUSES: dict[str, Callable[[], None]] = {
     "fence_lost": fence_lost,
     "lease_lapsed": lease_lapsed,
 }
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", CAUSES)
+def test_the_reference_names_what_a_receiver_gets(name: str) -> None:
+    page = Path(__file__).parents[1] / "docs" / "reference" / "signals.md"
+    row = next(line for line in page.read_text().splitlines() if line.startswith(f"| `{name}` |"))
+    with heard(ALL[name]) as brought:
+        CAUSES[name]()
+    assert set(brought[0]) - {"signal", "using"} == set(re.findall(r"`(\w+)`", row.split("|")[2]))
 
 
 def explode() -> None:

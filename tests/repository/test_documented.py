@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import asdict
 from importlib import import_module
+from inspect import Parameter, Signature, isfunction, signature
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from django_idempotency import conf, exceptions, metrics
 from django_idempotency.core import problems
+from django_idempotency.core.policy import IETF, STRIPE
+from django_idempotency.http.context import Idempotency, NoIdempotency
+from django_idempotency.maintenance import Bounds
+from django_idempotency.reconciliation import Landed
+from django_idempotency.resolution import resolve
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -60,6 +68,43 @@ def test_what_the_pages_import_is_offered() -> None:
     own_pages = {f"django_idempotency.{module}" for module in ("signals", "exceptions")}
     missing = {f"{module}.{name}" for module, name in used if module not in own_pages} - offered()
     assert not missing, "docs/reference/api.md does not list these"
+
+
+def written(owner: object, name: str) -> str:
+    """A member as a page writes it: methods with their arguments."""
+    method = getattr(type(owner), name, None)
+    if not isfunction(method):
+        return name
+    _, *arguments = signature(method).parameters.values()
+    return name + str(Signature([each.replace(annotation=Parameter.empty) for each in arguments]))
+
+
+@pytest.mark.parametrize(
+    "found",
+    [Idempotency(cast("Any", None), cast("Any", None), late=True), NoIdempotency()],
+    ids=lambda one: type(one).__name__,
+)
+def test_every_member_of_what_a_view_finds_is_described(found: object) -> None:
+    page = (DOCS / "reference" / "request.md").read_text()
+    described = re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
+    assert sorted(described) == sorted(written(found, name) for name in dir(found) if not name.startswith("_"))
+
+
+@pytest.mark.parametrize("offer", [resolve, Landed, Bounds])
+def test_every_argument_of_an_offer_is_described(offer: Any) -> None:
+    page = (DOCS / "reference" / "api.md").read_text()
+    section = page.split(f"\n## {offer.__name__}\n")[1].split("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)`", section, re.MULTILINE) == list(signature(offer).parameters)
+
+
+def test_what_stripes_dialect_changes_is_described() -> None:
+    page = (DOCS / "reference" / "policy.md").read_text()
+    said = re.findall(r"^\| `(\w+)` \| `([^|]+)` \| `([^|]+)` \|$", page, re.MULTILINE)
+    ietf, stripe = asdict(IETF), asdict(STRIPE)
+    differs = [name for name in ietf if name != "name" and ietf[name] != stripe[name]]
+    assert {(name, eval(one), eval(other)) for name, one, other in said} == {  # noqa: S307 - our own page
+        (name, ietf[name], stripe[name]) for name in differs
+    }
 
 
 def links(page: Path) -> Iterator[str]:
