@@ -1,0 +1,47 @@
+"""The lines of the crontab in the guide: what they print, cron mails."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from testproject.servers import ROOT
+
+GUIDE = Path(ROOT, "docs", "how-to", "cron.md").read_text()
+LINES = re.findall(r"^(?:[\d*/]+ ){5} cd /srv/shop && (.*manage\.py (\w+).*)$", GUIDE, re.MULTILINE)
+COMMANDS = {command: line for line, command in LINES}
+DOCTOR = COMMANDS.pop("idempotency_doctor")
+
+
+@pytest.fixture(scope="module")
+def database(own_database: Callable[[str], AbstractContextManager[str]]) -> Iterator[str]:
+    with own_database("cron") as url:
+        yield url
+
+
+def mailed(line: str, database: str) -> str:
+    """Whatever the line prints."""
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    environment = {**os.environ, "PATH": path, "DATABASE_URL": database}
+    done = subprocess.run(
+        ["sh", "-c", line], cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    return done.stdout
+
+
+def test_cron_mails_only_what_is_wrong(database: str) -> None:
+    assert "The sweep has never run to its end" in mailed(DOCTOR, database)
+    assert {command: mailed(line, database) for command, line in COMMANDS.items()} == dict.fromkeys(COMMANDS, "")
+    assert mailed(DOCTOR, database) == ""
+
+
+@pytest.mark.parametrize("line", [*COMMANDS.values(), DOCTOR], ids=[*COMMANDS, "idempotency_doctor"])
+def test_cron_mails_what_fails(line: str, tmp_path: Path) -> None:
+    assert "OperationalError" in mailed(line, f"sqlite:///{tmp_path}/no/such/folder")
