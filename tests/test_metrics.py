@@ -1,6 +1,7 @@
 """Every metric is moved by the event it names, in both backends."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,12 @@ from django_idempotency.core.policy import Policy
 from django_idempotency.core.replies import json_reply
 from django_idempotency.metrics import METRICS, PREFIX, Metric, unsubscribe
 from django_idempotency.models import IdempotencyKey
+
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "signals.md"
+PAYLOADS = {
+    getattr(signals, name): payload.replace("`", "").split(", ")
+    for name, payload in re.findall(r"^\| `(\w+)` \| (`[^|]+`) \|", PAGE.read_text(), re.MULTILINE)
+}
 
 
 def a_call(body: bytes = b"{}", key: str = "k", **policy: Any) -> Call:
@@ -55,6 +62,13 @@ def test_each_signal_moves_its_metric_and_no_other(registry: CollectorRegistry, 
         before = counted(registry, metric.name)
         signals.announce(signal, call=a_call(), using="default")
         assert counted(registry, metric.name) == before + 1
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_what_is_counted_without_an_operation_begins_at_0(registry: CollectorRegistry, metric: Metric) -> None:
+    bare = any("call" not in PAYLOADS[signal] for signal in metric.moved_by)
+    begun = registry.get_sample_value(f"{prometheus.spelled(metric.name)}_total", {"operation": ""})
+    assert begun == (0.0 if bare else None)
 
 
 def test_no_metric_is_fed_by_what_is_not_a_signal_of_ours() -> None:
@@ -111,29 +125,40 @@ def test_opentelemetry_counts_the_same(reader: InMemoryMetricReader) -> None:
 
 
 COUNT_IN_A_PROCESS = """
+import sys
 import django; django.setup()
 from django_idempotency.contrib import prometheus
 from django_idempotency import signals
 prometheus.install()
-for _ in range(3):
+for _ in range(int(sys.argv[1])):
     signals.announce(signals.pruned, count=2, using="default")
 """
 
 
-def test_prometheus_adds_up_over_processes(tmp_path: Path) -> None:
-    environment = {
+def environment_of_many(folder: Path) -> dict[str, str]:
+    return {
         **os.environ,
-        "PROMETHEUS_MULTIPROC_DIR": str(tmp_path),
+        "PROMETHEUS_MULTIPROC_DIR": str(folder),
         "DJANGO_SETTINGS_MODULE": "testproject.settings",
     }
+
+
+def test_a_process_that_counts_nothing_leaves_no_file(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", COUNT_IN_A_PROCESS, "0"], env=environment_of_many(tmp_path), check=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_prometheus_adds_up_over_processes(tmp_path: Path) -> None:
+    environment = environment_of_many(tmp_path)
     for _ in range(2):
-        subprocess.run([sys.executable, "-c", COUNT_IN_A_PROCESS], env=environment, check=True)
+        subprocess.run([sys.executable, "-c", COUNT_IN_A_PROCESS, "3"], env=environment, check=True)
     ask = (
         "from prometheus_client import CollectorRegistry, multiprocess, generate_latest\n"
         "r = CollectorRegistry(); multiprocess.MultiProcessCollector(r); print(generate_latest(r).decode())"
     )
     said = subprocess.run([sys.executable, "-c", ask], env=environment, check=True, capture_output=True, text=True)
     assert 'api_idempotency_ttl_pruned_total{operation=""} 12.0' in said.stdout
+    assert 'api_idempotency_reconcile_dead_letter_total{operation=""} 0.0' in said.stdout
 
 
 def test_a_key_is_never_a_label(registry: CollectorRegistry) -> None:

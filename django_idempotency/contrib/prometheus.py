@@ -3,14 +3,27 @@
 INSTALLED_APPS = [..., "django_idempotency.contrib.prometheus.PrometheusConfig"]
 """
 
+import os
+from functools import cache
 from typing import Final
 
 from django.apps import AppConfig
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
 
+from django_idempotency import signals
 from django_idempotency.metrics import DURATION, DURATION_MEANING, METRICS, PREFIX, subscribe
 
 UID: Final = "django_idempotency.contrib.prometheus"
+MANY_PROCESSES: Final = "PROMETHEUS_MULTIPROC_DIR" in os.environ  # where what counts nothing leaves no file behind
+OF_NO_OPERATION: Final = {
+    signals.lease_lapsed,
+    signals.resolved,
+    signals.reconcile_failed,
+    signals.resume_failed,
+    signals.dead_lettered,
+    signals.pruned,
+    signals.store_failed,
+}
 
 
 class PrometheusConfig(AppConfig):
@@ -29,12 +42,22 @@ def install(registry: CollectorRegistry = REGISTRY, uid: str = UID) -> None:
     }
     duration = Histogram(f"{spelled(DURATION)}_seconds", DURATION_MEANING, labels, registry=registry)
 
+    @cache
+    def begin() -> None:
+        """What is counted without an operation, at 0: increase() misses the event that a series begins with."""
+        for each in METRICS:
+            if not OF_NO_OPERATION.isdisjoint(each.moved_by):
+                counters[PREFIX + each.name].labels("")
+
     def count(name: str, operation: str, amount: int) -> None:
+        begin()
         counters[name].labels(operation).inc(amount)
 
     def observe(operation: str, seconds: float) -> None:
         duration.labels(operation).observe(seconds)
 
+    if not MANY_PROCESSES:
+        begin()
     subscribe(count, observe, uid)
 
 
