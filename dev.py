@@ -231,7 +231,7 @@ def check() -> bool:
 
 
 def demo(arguments: list[str]) -> bool:
-    prepare("demo")
+    prepare("demo-postgres" if "--postgres" in arguments else "demo")
     return tool("testproject.demo", *arguments)
 
 

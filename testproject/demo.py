@@ -31,7 +31,7 @@ Next, pay with a key of your own, more than once, and look at the ledger in betw
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="dev.py demo", description=__doc__)
+    parser = argparse.ArgumentParser(prog="dev.py demo", description=__doc__, allow_abbrev=False)
     parser.add_argument("--once", action="store_true", help="end after the walk; exit code 0 only if all went well")
     parser.add_argument("--postgres", action="store_true", help="on PostgreSQL, started for the moment, not SQLite")
     options = parser.parse_args()

@@ -74,8 +74,9 @@ def demo(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.terminate()
 
 
-def test_the_demo_walks_once_and_every_step_answers_as_it_should() -> None:
-    with demo("--once") as process:
+@pytest.mark.parametrize("database", [[], ["--postgres"]], ids=["sqlite", "postgresql"])
+def test_the_demo_walks_once_and_every_step_answers_as_it_should(database: list[str]) -> None:
+    with demo("--once", *database) as process:
         said, _ = process.communicate(timeout=120)
     assert process.returncode == 0, said
     assert "She got the stored answer, byte for byte." in said

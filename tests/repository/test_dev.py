@@ -28,13 +28,16 @@ def python_without_ensurepip(tmp_path: Path) -> Path:
     return python
 
 
-def test_a_python_without_ensurepip_is_told_what_to_install(python_without_ensurepip: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("arguments", "group"), [([], "demo"), (["--once", "--postgres"], "demo-postgres")])
+def test_a_python_without_ensurepip_is_told_what_to_install(
+    python_without_ensurepip: Path, tmp_path: Path, arguments: list[str], group: str
+) -> None:
     for name in ("dev.py", "pyproject.toml"):
         shutil.copy2(Path(ROOT, name), tmp_path)
-    outcome = subprocess.run(
-        [python_without_ensurepip, "dev.py", "demo"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    command = [str(python_without_ensurepip), "dev.py", "demo", *arguments]
+    outcome = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert outcome.returncode == 1
+    assert f"Installing what '{group}' needs" in outcome.stdout
     assert "comes without ensurepip" in outcome.stderr
     assert "apt install python3-venv" in outcome.stderr
     assert "Traceback" not in outcome.stderr

@@ -1,10 +1,13 @@
-"""What a release holds, and that its version stands in one place."""
+"""What a release holds, that its version stands in one place, and that the groups hold what they are for."""
 
+import ast
+import re
 import subprocess
 import sys
 import tarfile
 import tomllib
 from email.parser import HeaderParser
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -13,6 +16,7 @@ import pytest
 import django_idempotency
 
 ROOT = Path(__file__).resolve().parents[2]
+DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +60,36 @@ def test_source_distribution_is_enough_to_build_the_wheel(built: Path) -> None:
 
 
 def test_version_stands_in_one_place(wheel: ZipFile) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     metadata = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
-    assert "version" in project["dynamic"]
+    assert "version" in DECLARED["project"]["dynamic"]
     assert HeaderParser().parsestr(wheel.read(metadata).decode())["Version"] == django_idempotency.__version__
+
+
+def named(requirements: list[str | dict[str, str]]) -> set[str]:
+    """The distributions, those of included groups too."""
+    names: set[str] = set()
+    for one in requirements:
+        if isinstance(one, dict):
+            names |= named(DECLARED["dependency-groups"][one["include-group"]])
+        else:
+            names.add(re.match(r"[\w.-]+", one)[0].lower())  # type: ignore[index] # each begins with its name
+    return names
+
+
+def imported(module: Path) -> set[str]:
+    """The packages that a module cannot do without: not what stands in a function or under a condition."""
+    body = ast.parse(module.read_text()).body
+    body += [inner for statement in body if isinstance(statement, ast.With) for inner in statement.body]
+    absolute = {statement.module or "" for statement in body if isinstance(statement, ast.ImportFrom)}
+    plain = {name.name for statement in body if isinstance(statement, ast.Import) for name in statement.names}
+    packages = {name.partition(".")[0] for name in absolute | plain}
+    return packages - sys.stdlib_module_names - {"testproject", "django_idempotency", "asgiref"}  # Django brings that
+
+
+@pytest.mark.parametrize("group", ["demo", "demo-postgres"])
+def test_the_groups_of_the_demo_hold_what_the_payments_service_imports(group: str) -> None:
+    found = named(DECLARED["project"]["dependencies"]) | named(DECLARED["dependency-groups"][group])
+    server = {ROOT / "testproject" / "postgres.py"} if group == "demo" else set()
+    wanted = {package for module in {*ROOT.glob("testproject/**/*.py")} - server for package in imported(module)}
+    homes = packages_distributions()
+    assert {package for package in wanted if not found & {home.lower() for home in homes[package]}} == set()
