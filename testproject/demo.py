@@ -23,6 +23,7 @@ QUICK = {
 }
 NEXT = """
 The service goes on at {url}/ with its worker, and the gateway's ledger at {gateway}/ledger; Ctrl-C ends them.
+Every key of this walk is in the admin at {url}/admin/ (user admin, password admin).
 Next, pay with a key of your own, more than once, and look at the ledger in between:
 
   curl -i {url}/payments/ -H 'Authorization: Token alice-token' -H 'Idempotency-Key: "mine"' \\

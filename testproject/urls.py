@@ -3,6 +3,7 @@
 from django.conf import settings
 from django.contrib import admin
 from django.urls import include, path
+from django.views.generic import RedirectView
 
 from testproject.payments import (
     async_payments,
@@ -16,6 +17,7 @@ from testproject.payments import (
 )
 
 urlpatterns = [
+    path("", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/", admin.site.urls),
     path("idempotency/", include("django_idempotency.urls")),
     path("payments/", payments.PaymentViewSet.as_view({"get": "list", "post": "create"}), name="payments"),

@@ -2,7 +2,9 @@
 
 import os
 
+from django.contrib.staticfiles.handlers import StaticFilesHandler
 from django.core.wsgi import get_wsgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
-application = get_wsgi_application()
+# A demonstration has no web server in front of it, which elsewhere serves what collectstatic gathered.
+application = StaticFilesHandler(get_wsgi_application())

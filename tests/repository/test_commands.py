@@ -90,6 +90,9 @@ def test_the_demo_goes_on_serving_says_what_to_try_and_stops_at_control_c() -> N
     with demo() as process:
         assert process.stdout is not None
         lines = iter(process.stdout.readline, "")
+        assert re.search(
+            r"http://\S+/admin/ \(user admin, password admin\)", next(line for line in lines if "/admin/" in line)
+        )
         url = next(line for line in lines if "curl -i" in line).split()[2]
         assert url.endswith("/payments/")
         process.send_signal(signal.SIGINT)
