@@ -8,9 +8,10 @@ The settings may import this module: the models behind the duties are imported w
 from collections.abc import Callable
 from functools import wraps
 from inspect import signature
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 from celery import current_app, current_task, shared_task
+from celery.exceptions import Retry
 from celery.signals import worker_process_shutdown
 
 from django_idempotency.exceptions import InvalidKey, Misplaced, NotExecuted, StillRunning, StoreUnavailable
@@ -24,6 +25,7 @@ SECONDS: Final = {
     "django_idempotency.reap_expired": 3600,
 }
 LONGEST_WAIT_SECONDS: Final = 60
+WAITS: Final = "idempotency_waits"  # a header: how often the message was told to come again
 POLLING_SECONDS: Final = 55.0  # a provider that hangs must not hold one worker process after the other
 
 
@@ -129,14 +131,25 @@ def once_per_message(
             try:
                 return guarded(*args, **kwargs)
             except StillRunning as busy:
-                wait = max(busy.retry_after, min(2**current_task.request.retries, LONGEST_WAIT_SECONDS))
-                raise current_task.retry(exc=busy, countdown=wait, max_retries=None) from busy
+                _come_again(busy)
             except (NotExecuted, StoreUnavailable) as nothing:
                 raise current_task.retry(exc=nothing) from nothing
 
         return task
 
     return decorate
+
+
+def _come_again(busy: StillRunning) -> NoReturn:
+    """Later, however often: `retry` would count it among the tries that the task has for itself, and give up."""
+    request = current_task.request
+    if request.called_directly or request.is_eager:
+        raise busy
+    waits = request.get(WAITS, 0)
+    wait = max(busy.retry_after, min(2**waits, LONGEST_WAIT_SECONDS))
+    again = current_task.signature_from_request(countdown=wait, headers={**(request.headers or {}), WAITS: waits + 1})
+    again.apply_async()
+    raise Retry(exc=busy, when=wait) from busy
 
 
 def _message_id(*args: Any, **kwargs: Any) -> str:

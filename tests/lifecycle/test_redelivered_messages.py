@@ -126,3 +126,18 @@ def test_an_atomic_task_whose_worker_was_killed_runs_afresh(message: Message, ki
     assert len(message.came_to_the_gate()) == 2
     assert message.entries() == 1
     assert message.status(task) == "completed"
+
+
+def test_a_message_waits_for_the_lease_of_a_killed_worker_however_long_and_then_runs(message: Message) -> None:
+    task = "tests.gate_restart"
+    message.deliver(task)
+    with message.worker() as consumer:
+        kill(message, consumer, "the whole worker", task)
+    message.open_the_gate()
+    with message.worker() as consumer:
+        wait_until(lambda: consumer.said(RESULT) or consumer.said("raised unexpected"))
+
+    assert consumer.said(RESULT)
+    assert len(message.came_to_the_gate()) == 2
+    assert message.entries() == 1
+    assert message.status(task) == "completed"

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from celery import shared_task
-from celery.exceptions import Retry
+from celery.app.trace import build_tracer
 
 from django_idempotency.exceptions import InvalidKey, KeyReused, Misplaced, NotExecuted, OutcomeUnknown, StillRunning
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.once import Claim, once
-from django_idempotency.tasks import once_per_message
+from django_idempotency.tasks import WAITS, once_per_message
 from testproject.payments.models import LedgerEntry
 
 pytestmark = pytest.mark.django_db
@@ -100,22 +101,35 @@ def test_what_never_has_an_effect_is_retried_as_often_as_the_task_says(message: 
     assert (refused.state, type(refused.result), entries(message)) == ("FAILURE", NotExecuted, 3)
 
 
-def test_what_runs_elsewhere_comes_again_later(message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    waits: list[Any] = []
+def while_it_runs_elsewhere(message: str, do: Callable[[], None]) -> None:
+    payload = {"reference": message, "fails": ""}
+    once(scope="tests.messages", key=message, payload=payload, run=lambda claim: do())
 
-    def retry(**options: Any) -> Retry:
-        waits.append((options["countdown"], options["max_retries"]))
-        raise Retry
 
-    monkeypatch.setattr(by_id, "retry", retry)
+def test_what_runs_elsewhere_comes_again_later_however_often(message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_a_worker = build_tracer(by_id.name, by_id, app=by_id.app)
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setattr(by_id, "apply_async", lambda args, kwargs, **options: sent.append(options))
 
-    def run(claim: Claim) -> None:
-        for retries in (0, 3, 6, 7, 400):
-            met = by_id.apply((message,), task_id=message, retries=retries)
-            assert met.state == "RETRY"
+    def come() -> None:
+        for waits in (0, 3, 6, 7, 400):
+            request = {"id": message, "args": (message,), "kwargs": {}, "retries": 2, WAITS: waits}
+            met: Any = as_a_worker(message, [message], {}, request).info
+            assert (met.state, type(met.retval.exc)) == ("RETRY", StillRunning)
 
-    once(scope="tests.messages", key=message, payload={"reference": message, "fails": ""}, run=run)
-    assert waits == [(2, None), (8, None), (60, None), (60, None), (60, None)]
+    while_it_runs_elsewhere(message, come)
+    assert [each["countdown"] for each in sent] == [2, 8, 60, 60, 60]
+    assert [each["headers"][WAITS] for each in sent] == [1, 4, 7, 8, 401]
+    assert {(each["task_id"], each["retries"]) for each in sent} == {(message, 2)}
+    assert entries(message) == 0
+
+
+def test_what_runs_elsewhere_fails_where_nothing_can_come_later(message: str) -> None:
+    def come() -> None:
+        met = deliver(by_id, message, message=message)
+        assert (met.state, type(met.result)) == ("FAILURE", StillRunning)
+
+    while_it_runs_elsewhere(message, come)
     assert entries(message) == 0
 
 
