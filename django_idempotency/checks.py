@@ -58,7 +58,7 @@ def _together() -> list[CheckMessage]:
 
 @register(Tags.models)
 def check_database(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """E010, W011, E024: the database that holds the records. Opens no connection, so plain `check` may run it."""
+    """E010, W011, E024, E035: the database that holds the records. Opens no connection, so plain `check` may run it."""
     alias = router.db_for_write(IdempotencyKey)
     try:
         return list(_database(alias))
@@ -75,6 +75,12 @@ def _database(alias: str) -> Iterator[CheckMessage]:
             f"The database {alias!r} ({connection.vendor}) cannot hold idempotency records.",
             hint=f"Route django_idempotency to one of: {', '.join(DIALECTS)}.",
             id="django_idempotency.E010",
+        )
+    if not connection.settings_dict["AUTOCOMMIT"]:
+        yield Error(
+            f"The database {alias!r} has AUTOCOMMIT: False: no claim would be committed before the work it protects.",
+            hint="Leave AUTOCOMMIT out: Django's atomic() opens the transactions.",
+            id="django_idempotency.E035",
         )
     transaction_mode = connection.settings_dict.get("OPTIONS", {}).get("transaction_mode") or "DEFERRED"
     if connection.vendor == "sqlite" and transaction_mode.upper() == "DEFERRED":

@@ -69,7 +69,7 @@ class LostFence(IdempotencyError):
 class InsideTransaction(IdempotencyError):
     """A key cannot be claimed inside an open transaction: a rollback would forget the claim.
 
-    Let the decorator open the transaction, or move the call out of `atomic()`.
+    Let the decorator open the transaction, move the call out of `atomic()`, or turn autocommit on again.
     """
 
 

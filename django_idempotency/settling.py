@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, TypeAlias
 
-from django.db import Error, connections, transaction
+from django.db import Error, transaction
 from django.dispatch import Signal
 
 from django_idempotency.core.decisions import Record
@@ -88,7 +88,7 @@ def settle_together(
 
     Inside a caller's transaction only the caller can run it again: a deadlock takes all of it back.
     """
-    tries = 1 if connections[using].in_atomic_block else limits.TRIES
+    tries = 1 if limits.in_transaction(using) else limits.TRIES
     for remaining in reversed(range(tries)):
         try:
             with transaction.atomic(using=using):
@@ -106,6 +106,7 @@ def announce_committed(signal: Signal, using: str, **payload: Any) -> None:
     try:
         limits.inside_test_case(using)
     except InsideTransaction:
-        transaction.on_commit(partial(announce, signal, using=using, **payload), using=using, robust=True)
+        with transaction.atomic(using=using, savepoint=False):  # without autocommit, hooks are taken only in a block
+            transaction.on_commit(partial(announce, signal, using=using, **payload), using=using, robust=True)
     else:
         announce(signal, using=using, **payload)

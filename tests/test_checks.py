@@ -123,6 +123,14 @@ def checked_on_sqlite(options: dict[str, Any], settings: Settings) -> list[Check
         return check_database(None)
 
 
+def test_e035_a_database_that_commits_nothing_by_itself(settings: Settings) -> None:
+    settings.DATABASE_ROUTERS = [Elsewhere()]
+    with another_alias("elsewhere", AUTOCOMMIT=False):
+        message = only(check_database(None))
+    assert message.id == "django_idempotency.E035"
+    assert "'elsewhere'" in message.msg
+
+
 def test_the_checks_are_registered_and_open_no_connection(settings: Settings) -> None:
     connection.close()
     settings.IDEMPOTENCY = {"LEESE": 5}

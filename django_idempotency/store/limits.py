@@ -22,12 +22,18 @@ _AGAIN_CODES: Final = frozenset({1205, 1213})
 _SERVERS_SHARE: Final = 0.8  # the server gives up waiting first: the watchdog would cost the connection
 
 
+def in_transaction(using: str) -> bool:
+    """In `atomic()`, or because autocommit is off. Opens no connection: until there is one, the settings know."""
+    connection = connections[using]
+    autocommit = connection.settings_dict["AUTOCOMMIT"] if connection.connection is None else connection.autocommit
+    return connection.in_atomic_block or not autocommit
+
+
 def inside_test_case(using: str) -> bool:
     """Whether the open transaction is a test case's. Somebody's own transaction is an error."""
-    connection = connections[using]
-    if not connection.in_atomic_block:
+    if not in_transaction(using):
         return False
-    if getattr(connection.atomic_blocks[-1], "_from_testcase", False):
+    if any(getattr(block, "_from_testcase", False) for block in connections[using].atomic_blocks[-1:]):
         return True
     raise InsideTransaction
 

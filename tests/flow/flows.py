@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 from django.dispatch import Signal
 
 from django_idempotency.core.decisions import Answer, Call
@@ -153,6 +153,18 @@ def another_alias(name: str, **changes: Any) -> Iterator[str]:
     finally:
         wrapper.close()
         del connections[name]
+
+
+@contextmanager
+def without_autocommit() -> Iterator[None]:
+    """Somebody looks after the transactions himself; what is not committed in the end is rolled back."""
+    transaction.set_autocommit(False)
+    try:
+        yield
+    finally:
+        if not transaction.get_autocommit():
+            transaction.rollback()
+            transaction.set_autocommit(True)
 
 
 def in_transaction() -> bool:

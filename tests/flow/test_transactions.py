@@ -13,7 +13,7 @@ from django_idempotency.core.states import Status
 from django_idempotency.exceptions import InsideTransaction, LostFence, NotExecuted
 from django_idempotency.flow import begin, fail, finish, run, run_atomic
 from django_idempotency.models import IdempotencyKey
-from tests.flow.flows import Booking, a_call, age, bookings, claimed, heard, refused, status
+from tests.flow.flows import Booking, a_call, age, bookings, claimed, heard, refused, status, without_autocommit
 
 MODES = ["leased", "atomic"]
 
@@ -27,6 +27,18 @@ def test_a_claim_inside_somebodys_transaction_is_an_error_that_says_so(mode: str
         run(call, work)
     assert work.runs == 0
     assert not IdempotencyKey.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_claim_without_autocommit_is_an_error_that_says_so(mode: str) -> None:
+    """Nothing would commit it before the work runs."""
+    call = a_call(mode=mode)
+    work = Booking(call)
+    with without_autocommit(), pytest.raises(InsideTransaction, match="turn autocommit on"):
+        run(call, work)
+    assert work.runs == 0
+    assert run(call, work) == "booked"
 
 
 @pytest.mark.django_db(transaction=True)

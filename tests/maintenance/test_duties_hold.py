@@ -27,6 +27,7 @@ from django_idempotency.resolution import resolve
 from django_idempotency.store import limits
 from django_idempotency.tasks import SECONDS, beat_schedule
 from testproject.servers import ROOT
+from tests.flow.flows import without_autocommit
 from tests.maintenance.records import (
     CREATED,
     OPERATION,
@@ -205,6 +206,22 @@ def test_inside_a_callers_transaction_the_signal_waits_for_its_commit(resolution
 
 
 @pytest.mark.django_db(transaction=True)
+def test_without_autocommit_too_the_signal_waits_for_the_callers_commit(resolutions: list[UUID]) -> None:
+    kept, dropped = doubtful(), doubtful()
+
+    with without_autocommit():
+        book()  # SQLite's transaction begins with a write
+        assert resolve(dropped.call.id, Landed(write=book), by="gateway") is Outcome.LANDED
+        transaction.rollback()
+        assert resolve(kept.call.id, Landed(write=book), by="gateway") is Outcome.LANDED
+        transaction.commit()
+        assert resolutions == []
+        transaction.set_autocommit(True)  # Django calls its hooks now
+
+    assert (status_of(dropped), status_of(kept), resolutions) == ("unknown", "completed", [kept.call.id])
+
+
+@pytest.mark.django_db(transaction=True)
 def test_inside_a_callers_transaction_nothing_is_run_again() -> None:
     """A deadlock takes back what the caller wrote; a second try would commit without it."""
     attempt, tries = doubtful(), []
@@ -217,9 +234,13 @@ def test_inside_a_callers_transaction_nothing_is_run_again() -> None:
         resolve(attempt.call.id, Landed(write=write), by="gateway")
     assert len(tries) == 1
 
+    with without_autocommit(), pytest.raises(OperationalError):
+        resolve(attempt.call.id, Landed(write=write), by="gateway")
+    assert len(tries) == 2
+
     with pytest.raises(OperationalError):
         resolve(attempt.call.id, Landed(write=write), by="gateway")
-    assert len(tries) == 1 + limits.TRIES
+    assert len(tries) == 2 + limits.TRIES
 
 
 @pytest.mark.django_db

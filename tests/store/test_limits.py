@@ -15,6 +15,7 @@ from django_idempotency.exceptions import InsideTransaction, StoreUnavailable
 from django_idempotency.models import DutyRun, IdempotencyKey
 from django_idempotency.store import claims, limits
 from django_idempotency.store.watchdog import WATCHDOG
+from tests.flow.flows import another_alias, without_autocommit
 from tests.store.actors import Actor, actors, backend, is_waiting, until
 from tests.store.rows_in_states import a_call, put
 
@@ -359,6 +360,24 @@ def test_an_open_transaction_is_refused() -> None:
     assert limits.inside_test_case(ON) is False
     with transaction.atomic(), pytest.raises(InsideTransaction):
         limits.inside_test_case(ON)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_connection_without_autocommit_is_a_transaction() -> None:
+    with without_autocommit():
+        with pytest.raises(InsideTransaction):
+            limits.inside_test_case(ON)
+        with transaction.atomic(), pytest.raises(InsideTransaction):
+            limits.inside_test_case(ON)
+    assert limits.inside_test_case(ON) is False
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("autocommit", [True, False])
+def test_whether_it_would_be_one_is_known_without_opening_a_connection(autocommit: bool) -> None:
+    with another_alias("unopened", AUTOCOMMIT=autocommit) as alias:
+        assert limits.in_transaction(alias) is not autocommit
+        assert connections[alias].connection is None
 
 
 @pytest.mark.django_db
