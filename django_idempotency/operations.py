@@ -125,7 +125,8 @@ class Op:
         try:
             result = function(derived_key(self._attempt.call.id, name))
         except NotExecuted:
-            self._mark(self._progress.taken_back(), LostLease.RESUME)
+            if recorded is None:  # else an earlier call may have landed: what this one proves says nothing about it
+                self._mark(self._progress.taken_back(), LostLease.RESUME)
             raise
         self._mark(self._progress.done(name, result), LostLease.RESUME)
         return result

@@ -10,6 +10,7 @@ from django.db.models import F
 
 from django_idempotency import claiming, exceptions, maintenance, operations, reconciliation, resolution
 from django_idempotency.core.decisions import InDoubt
+from django_idempotency.core.progress import Progress
 from django_idempotency.core.replies import Reply, json_reply
 from django_idempotency.finishing import fail
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
@@ -278,3 +279,37 @@ def test_a_call_that_was_proven_not_executed_is_made_again_and_nothing_before_it
     record = IdempotencyKey.objects.get()
     assert (record.status, world.sent) == ("completed", [record.derive("charged")])
     assert LedgerEntry.objects.count() == 1, "the ride was booked once"
+
+
+def unheard(key: str) -> str:
+    WORLD.charge(key)
+    raise TimeoutError
+
+
+@operation("tests.declining")
+def declining(op: Op) -> Reply:
+    """A refusal where the provider was not reached."""
+    try:
+        return json_reply(201, op.effect("charged", calls[0], in_doubt="repeat"))
+    except exceptions.NotExecuted:
+        return json_reply(503, {})
+
+
+def test_that_one_call_was_not_executed_says_nothing_about_the_call_before_it(world: World) -> None:
+    key = str(uuid4())
+    attempt = claimed(key)
+    calls[0] = unheard
+    with pytest.raises(TimeoutError) as caught:
+        operations.run(attempt, declining, {})
+    fail(attempt, caught.value)
+
+    calls[0] = unreachable
+    with pytest.raises(exceptions.OutcomeUnknown):
+        run(claimed(key), declining)
+    assert Progress.load(IdempotencyKey.objects.get().progress).in_doubt == "charged"
+
+    calls[0] = world.charge
+    run(claimed(key), declining)
+    record = IdempotencyKey.objects.get()
+    assert (record.status, record.response_status) == ("completed", 201)
+    assert set(world.sent) == {record.derive("charged")}
