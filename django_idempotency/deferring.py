@@ -193,8 +193,8 @@ def _performed(attempt: Attempt, tries: int) -> Outcome:
 def _again(attempt: Attempt, error: NotExecuted, tries: int) -> Outcome:
     """D5: nothing happened, so it waits once more, each time longer. In doubt, or at the cap: as any other failure."""
     call, code = attempt.call, type(error).__name__
-    wait = int(backoff(tries))
-    if not attempts.requeue(call.scope, call.id, attempt.token, code, conf.ATTEMPTS, wait, attempt.using):
+    place, wait = (call.scope, call.id, attempt.token), int(backoff(tries))
+    if attempt.in_doubt or not attempts.requeue(*place, code, conf.ATTEMPTS, wait, attempt.using):
         return failed(attempt, error, tries)
     announce(signals.released, call=call, code=code, using=attempt.using)
     return Outcome.NOT_EXECUTED

@@ -13,6 +13,7 @@ IdempotencyError
 ├── UnreadBody              the body was consumed before it could be fingerprinted
 ├── UnstorableResponse      the endpoint streams where its policy refuses streams
 ├── ChangedDefinition       an operation's steps are not those of the record in flight
+├── StepInDoubt             an operation went on past a step of which nobody knows whether it happened
 ├── UnknownOperation        no operation of that name is registered here
 ├── KeyReused               the key was first used with another payload
 ├── StillRunning            somebody else is running it now
@@ -94,6 +95,10 @@ class UnstorableResponse(IdempotencyError):
 
 class ChangedDefinition(IdempotencyError):
     """The steps of an operation were changed under a record in flight."""
+
+
+class StepInDoubt(IdempotencyError):
+    """Nobody knows whether a step of this operation happened, and the operation went on."""
 
 
 class UnknownOperation(IdempotencyError):

@@ -42,6 +42,7 @@ class Attempt:
     repeat: bool = False  # an earlier attempt existed
     finished: bool = False
     reached_out: bool = False  # a key for somebody else was derived
+    in_doubt: str | None = None  # an operation: its step that began, and whose end nobody saw
     settled: bool = False  # an operation: each of its steps is done, so its answer is what they came to
     began: float = field(default_factory=monotonic)
 
@@ -71,6 +72,9 @@ def end(attempt: Attempt, once: Callable[[], T], stands: Stands, *, rerun: bool)
     of it. LostFence means that everything was rolled back.
     """
     _may_finish(attempt)
+    if attempt.in_doubt is not None:  # its operation raised, and the view went on: no answer settles the step
+        doubt(attempt, "step_in_doubt")
+        raise OutcomeUnknown(f"Nobody knows whether the step {attempt.in_doubt!r} happened: no answer is kept.")
     for remaining in reversed(range(limits.TRIES)):
         try:
             result = once()

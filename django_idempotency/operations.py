@@ -23,7 +23,7 @@ from django_idempotency.core.decisions import derived_key
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.progress import Progress, StepState
 from django_idempotency.core.replies import Reply
-from django_idempotency.exceptions import ChangedDefinition, LostFence, NotExecuted, UnknownOperation
+from django_idempotency.exceptions import ChangedDefinition, LostFence, NotExecuted, StepInDoubt, UnknownOperation
 from django_idempotency.finishing import Attempt
 from django_idempotency.store import limits, runs
 
@@ -96,6 +96,7 @@ class Op:
         self._progress = progress
         self._steps_done = steps_done
         self._position = 0
+        attempt.in_doubt = progress.in_doubt
 
     def phase(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Local writes: one transaction with the marker. The result is JSON."""
@@ -132,14 +133,15 @@ class Op:
         return result
 
     def end(self) -> None:
-        """The function has returned: it must have come by every step in the record."""
+        """The function has returned: it must have come by every step in the record, and none may be in doubt."""
         if self._position < len(self._progress.steps):
             missed = self._progress.steps[self._position].name
             raise ChangedDefinition(
                 f"The operation ended before the step {missed!r}, which stands in this record: it was changed under "
                 "work in flight. Let the old code finish it, or settle the record by hand."
             )
-        self._attempt.settled = self._progress.all_done
+        self._refuse_in_doubt("no answer is kept")
+        self._attempt.settled = True
 
     def progress(self, done: int, total: int) -> None:
         """Tell whoever asks how far it is. Inside a phase nobody sees it before the phase ends."""
@@ -149,9 +151,21 @@ class Op:
             raise LostFence
 
     def _recorded(self, name: str) -> Any:
+        if self._position >= len(self._progress.steps):
+            self._refuse_in_doubt(f"the step {name!r} does not begin")
         recorded = self._progress.at(self._position, name)
         self._position += 1
         return recorded
+
+    def _refuse_in_doubt(self, so: str) -> None:
+        """Whatever came next would hide the doubt: the next mark, or an answer that counts."""
+        step = self._progress.in_doubt
+        if step is not None:
+            raise StepInDoubt(
+                f"Nobody knows whether the step {step!r} happened, so {so}. Let what an effect raises leave the "
+                "operation. A refusal is a result: return it from the effect. Where the call never left, raise "
+                "NotExecuted in the effect's function."
+            )
 
     def _mark(self, progress: Progress, on_lost_lease: LostLease) -> None:
         attempt, text, done = self._attempt, progress.dump(), self._steps_done
@@ -159,6 +173,7 @@ class Op:
         if not runs.mark(attempt.call.scope, attempt.call.id, attempt.token, done, *place, attempt.using):
             raise LostFence
         self._progress = Progress.load(text)  # the result as a later process would see it
+        attempt.in_doubt = self._progress.in_doubt
         self._steps_done += 1
 
 

@@ -45,11 +45,6 @@ class Progress:
         data = {"version": self.version, "steps": steps, **extent}
         return json.dumps(data, separators=(",", ":"), allow_nan=False)
 
-    @property
-    def all_done(self) -> bool:
-        """Whether no step is left half-way."""
-        return all(step.state is StepState.DONE for step in self.steps)
-
     def at(self, position: int, name: str) -> Step | None:
         """The step recorded at this position; ChangedDefinition when another one was there when the work began."""
         if position >= len(self.steps):

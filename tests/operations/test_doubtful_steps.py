@@ -304,8 +304,10 @@ def test_that_one_call_was_not_executed_says_nothing_about_the_call_before_it(wo
     fail(attempt, caught.value)
 
     calls[0] = unreachable
-    with pytest.raises(exceptions.OutcomeUnknown):
-        run(claimed(key), declining)
+    refused = claimed(key)
+    with pytest.raises(exceptions.StepInDoubt) as caught_again:
+        run(refused, declining)
+    fail(refused, caught_again.value)
     assert Progress.load(IdempotencyKey.objects.get().progress).in_doubt == "charged"
 
     calls[0] = world.charge

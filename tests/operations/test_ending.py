@@ -11,7 +11,7 @@ from django_idempotency import operations
 from django_idempotency.core.progress import Progress
 from django_idempotency.core.replies import Reply, json_reply
 from django_idempotency.decorators import idempotent
-from django_idempotency.exceptions import ChangedDefinition, Misplaced, NotExecuted, OutcomeUnknown
+from django_idempotency.exceptions import ChangedDefinition, Misplaced, NotExecuted, StepInDoubt
 from django_idempotency.finishing import fail
 from django_idempotency.http.context import NONE, IdempotentRequest
 from django_idempotency.models import IdempotencyKey
@@ -74,8 +74,10 @@ def test_a_refusal_with_a_step_half_way_proves_nothing(world: World, monkeypatch
         raise TimeoutError
 
     monkeypatch.setattr(world, "charge", nothing_heard)
-    with pytest.raises(OutcomeUnknown):
-        run(claimed(key), swallowing)
+    again = claimed(key)
+    with pytest.raises(StepInDoubt) as caught:
+        run(again, swallowing)
+    assert not fail(again, caught.value)
     assert status() == ("unknown", "")
 
 
