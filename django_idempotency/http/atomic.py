@@ -1,5 +1,6 @@
 """A request in atomic mode: claim, view and finished row are one transaction."""
 
+from collections.abc import Iterator
 from functools import partial
 from itertools import count
 
@@ -17,11 +18,12 @@ from django_idempotency.http.waiting import wait_for_answer
 
 def run_atomic(exchange: Exchange, call: Call) -> HttpResponseBase:
     """What is not kept was rolled back with the claim, so there is no key to free."""
+    runs = count()
     try:
-        outcome = _all_in_one(exchange, call)
+        outcome = _all_in_one(exchange, call, runs)
         if isinstance(outcome, InFlight):
             answer = wait_for_answer(outcome, call.policy.wait, partial(atomic.peek, call, exchange.using))
-            outcome = answer or _all_in_one(exchange, call)
+            outcome = answer or _all_in_one(exchange, call, runs)
     except NotKept as unkept:
         return unkept.response
     except StoreUnavailable:
@@ -31,13 +33,11 @@ def run_atomic(exchange: Exchange, call: Call) -> HttpResponseBase:
     return outcome if isinstance(outcome, HttpResponseBase) else exchange.answer(outcome, call)
 
 
-def _all_in_one(exchange: Exchange, call: Call) -> HttpResponseBase | Answer:
+def _all_in_one(exchange: Exchange, call: Call, runs: Iterator[int]) -> HttpResponseBase | Answer:
     """What the view refuses by raising is stored on its own, after its writes were rolled back."""
 
-    runs = count()
-
     def work(attempt: Attempt) -> tuple[HttpResponseBase, Reply]:
-        if next(runs):  # a deadlock rolled the first run back
+        if next(runs):  # an earlier one was rolled back
             exchange.rewind()
         attach(exchange.request, Idempotency(attempt, exchange.capture, late=False))
         return exchange.kept(exchange.in_transaction())

@@ -417,7 +417,9 @@ def test_e032_a_permission_asked_before(settings: Any) -> None:
     outside = wanted("permission")(idempotent(answer))
     login = idempotent(wanted("login")(answer))  # the scope asks for one already
     later: Any = type("Later", (PermissionRequiredMixin, Dispatched), {"permission_required": "auth.add_group"})
-    assert found(settings, outside, login, later.as_view(), DecoratedInside.as_view()) == []
+    mixed: Any = type("Mixed", (PermissionRequiredMixin, Mixed), {"permission_required": "auth.add_group"})
+    views = [later.as_view(), mixed.as_view(), DecoratedInside.as_view()]
+    assert found(settings, outside, login, *views) == []
 
 
 def test_w033_a_permission_asked_behind_the_middleware(settings: Any) -> None:
