@@ -143,7 +143,8 @@ def _never_beats(endpoint: Endpoint) -> Iterator[CheckMessage]:
         chosen = arguments.policy()
         if chosen.heartbeat is not None and chosen.heartbeat <= chosen.lease:
             yield Warning(
-                f"/{endpoint.route}: heartbeat is over before the lease of {chosen.lease} is, so nothing is extended.",
+                f"/{endpoint.route}: heartbeat is not longer than the lease of {chosen.lease}, so it extends little or "
+                "nothing.",
                 hint="heartbeat says for how long at most a lease is extended: make it longer than the lease.",
                 id="django_idempotency.W034",
             )

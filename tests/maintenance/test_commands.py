@@ -92,6 +92,17 @@ def test_inspect_finds_a_clients_key_in_every_scope() -> None:
     assert {row["scope"] for row in found} == {"scope", "another"}
 
 
+def test_resolve_takes_no_clients_key() -> None:
+    """It may stand in several scopes: inspect shows the record's id."""
+    change(doubtful(), key="from-a-log")
+    (found,) = json.loads(said("idempotency_inspect", "from-a-log", "--json"))
+    how = ("--try-again", "--by=ada", "--reason=seen")
+    with pytest.raises(CommandError, match="absent"):
+        said("idempotency_resolve", "from-a-log", *how)
+    with pytest.raises(CommandError, match="overtaken"):  # it is unknown, and no dead letter
+        said("idempotency_resolve", found["id"], *how)
+
+
 def test_inspect_says_when_there_is_nothing() -> None:
     with pytest.raises(CommandError, match="no such record"):
         said("idempotency_inspect", str(uuid4()))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from django.core.management import get_commands
+import pytest
+from django.core.management import BaseCommand, get_commands, load_command_class
 from django.dispatch import Signal
 
 from django_idempotency import signals, tasks
 from testproject.servers import ROOT
 
 REFERENCE = Path(ROOT, "docs", "reference")
+OURS = {name for name, app in get_commands().items() if app == "django_idempotency"}
 
 
 def named(page: str, pattern: str) -> set[str]:
@@ -19,8 +21,27 @@ def named(page: str, pattern: str) -> set[str]:
 
 
 def test_every_command_is_described() -> None:
-    commands = {name for name, app in get_commands().items() if app == "django_idempotency"}
-    assert named("commands.md", r"idempotency_(?!…)\w+") == commands
+    assert named("commands.md", r"idempotency_(?!…)\w+") == OURS
+
+
+def options(command: str) -> set[str]:
+    """The command's own, beside those that every command of Django takes."""
+    try:
+        parser = load_command_class("django_idempotency", command).create_parser("manage.py", command)
+    except ModuleNotFoundError:
+        pytest.skip("NOT TESTED: django-celery-beat allows no Django as new as this one")
+    of_django = {
+        each for action in BaseCommand().create_parser("manage.py", "")._actions for each in action.option_strings
+    }
+    return {each for action in parser._actions for each in action.option_strings} - of_django
+
+
+@pytest.mark.parametrize("command", sorted(OURS))
+def test_every_option_of_a_command_is_described(command: str) -> None:
+    taken = options(command)
+    assert "--json" in taken
+    assert ("--database" in taken) is (command != "idempotency_install_schedule")
+    assert taken <= named("commands.md", r"--[a-z][a-z-]*")
 
 
 def test_every_task_is_described_with_its_rhythm() -> None:
