@@ -25,7 +25,7 @@ from django_idempotency.settling import (
     settle_together,
 )
 from django_idempotency.signals import logger
-from django_idempotency.steps import doubtful_step
+from django_idempotency.steps import DoubtfulStep, doubtful_step
 from django_idempotency.store import events, rows, steps, verdicts
 from django_idempotency.store.steps import GoOn
 
@@ -71,13 +71,24 @@ def resolve(
         return Outcome.ABSENT
     if isinstance(verdict, Landed):
         return _evidence(seen, verdict, by, reason, using)
-    step = doubtful_step(row)
-    if isinstance(verdict, StepLanded):
-        about_it = step is not None and str(reference) in (str(row.id), step.key)
-        return _step_landed(seen, step.landed(verdict.result) if step and about_it else None, by, reason, using)
-    if not operator:
+    if isinstance(verdict, NotExecuted) and not operator:
         return _denied(seen, by, reason, using)
+    step = doubtful_step(row)
+    if not _about_it(reference, row, step):
+        return _unchanged(seen)
+    if isinstance(verdict, StepLanded):
+        return _step_landed(seen, None if step is None else step.landed(verdict.result), by, reason, using)
     return _dismiss(seen, None if step is None else step.not_executed(), by, reason, using)
+
+
+def _about_it(reference: Reference, row: IdempotencyKey, step: DoubtfulStep | None) -> bool:
+    """An operation's derived key is about its own step; what names only the record is about the step in doubt."""
+    names_a_step = row.run_name != "" and isinstance(reference, str) and len(reference) > len(str(row.id))
+    return not names_a_step or (step is not None and reference == step.key)
+
+
+def _unchanged(seen: Record) -> Outcome:
+    return Outcome.RUNNING if seen.status is Status.IN_PROGRESS else Outcome.OVERTAKEN
 
 
 def _evidence(seen: Record, verdict: Landed, by: str, reason: str, using: str) -> Outcome:
@@ -124,9 +135,7 @@ def _step_landed(seen: Record, go_on: GoOn | None, by: str, reason: str, using: 
         done = go_on is not None and steps.evidence(seen.scope, seen.id, go_on, using)
         if go_on is not None and done:
             events.note(seen.id, "step landed", "T13s", using, actor=by, reason=reason or go_on.step)
-    if done:
-        return Outcome.RESUMABLE
-    return Outcome.RUNNING if seen.status is Status.IN_PROGRESS else Outcome.OVERTAKEN
+    return Outcome.RESUMABLE if done else _unchanged(seen)
 
 
 def _denied(seen: Record, by: str, reason: str, using: str) -> Outcome:
@@ -134,9 +143,7 @@ def _denied(seen: Record, by: str, reason: str, using: str) -> Outcome:
         done = verdicts.denial(seen.scope, seen.id, using)
         if done:
             events.note(seen.id, "denied", "T13''", using, actor=by, reason=reason)
-    if done:
-        return Outcome.ASKED
-    return Outcome.RUNNING if seen.status is Status.IN_PROGRESS else Outcome.OVERTAKEN
+    return Outcome.ASKED if done else _unchanged(seen)
 
 
 def _dismiss(seen: Record, go_on: GoOn | None, by: str, reason: str, using: str) -> Outcome:
@@ -148,10 +155,8 @@ def _dismiss(seen: Record, go_on: GoOn | None, by: str, reason: str, using: str)
         if done:
             events.note(seen.id, "dismissed", "T14" if go_on is None else "T14s", using, actor=by, reason=reason)
     if not done:
-        if seen.status is Status.IN_PROGRESS:
-            return Outcome.RUNNING
         waits = seen.status in (Status.UNKNOWN, Status.DEAD_LETTER) and (seen.grace_left or 0) > 0
-        return Outcome.POSTPONED if waits else Outcome.OVERTAKEN
+        return Outcome.POSTPONED if waits else _unchanged(seen)
     if go_on is not None:
         return Outcome.RESUMABLE
     announce_committed(signals.resolved, using, record=seen.id, outcome=Outcome.NOT_EXECUTED)

@@ -67,7 +67,7 @@ class Outcome(StrEnum):
     POSTPONED = "postponed"  # grace had not passed, or nobody to ask; not counted as a try
     INCONCLUSIVE = "inconclusive"
     DEAD_LETTER = "dead_letter"
-    OVERTAKEN = "overtaken"  # somebody else settled it meanwhile
+    OVERTAKEN = "overtaken"  # somebody else settled it meanwhile, or it is about a step that is not in doubt
     TOO_LATE = "too_late"  # it landed, and the record had ended as failed: a person has to look
     RUNNING = "running"  # an attempt is at it: deliver again later
     RESUMABLE = "resumable"  # an operation with no step in doubt any more: the resumer or a retry goes on with it

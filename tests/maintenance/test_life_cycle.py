@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from datetime import timedelta
 from io import StringIO
 from typing import Any
@@ -237,6 +238,17 @@ def test_the_resolve_command_says_that_it_writes_nothing_else() -> None:
     arguments = ["--by=ops", "--reason=seen in the provider's console", "--landed=201"]
     call_command("idempotency_resolve", str(doubtful().call.id), *arguments, stdout=said)
     assert "No domain writes were made" in said.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("status", "stored"), [("199", False), ("200", True), ("599", True), ("600", False), ("2x", False)]
+)
+def test_the_resolve_command_stores_only_what_can_be_answered(status: str, stored: bool) -> None:
+    attempt = doubtful()
+    arguments = ["idempotency_resolve", str(attempt.call.id), "--by=ops", "--reason=seen", f"--landed={status}"]
+    with nullcontext() if stored else pytest.raises(CommandError, match=f"'{status}' is no status .* 200 to 599"):
+        call_command(*arguments, stdout=StringIO())
+    assert status_of(attempt) == ("completed" if stored else "unknown")
 
 
 def test_one_operation_has_one_reconciler(answers: Callable[[Any], None]) -> None:

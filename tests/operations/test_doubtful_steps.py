@@ -235,6 +235,45 @@ def test_an_operator_vouches_that_the_step_did_not_happen(world: World, grace_ov
     assert len(world.sent) == (1 if grace_over else 0)
 
 
+SAID: dict[str, StepLanded | NotExecuted] = {"landed": StepLanded("ch_1"), "not executed": NotExecuted()}
+
+
+def by_an_operator(reference: Any, said: str) -> Outcome:
+    return resolve(reference, SAID[said], by="ops", reason="asked them", operator=True)
+
+
+@pytest.mark.parametrize("said", SAID)
+@pytest.mark.parametrize(
+    "named",
+    [
+        lambda record: record.derive("charged"),
+        lambda record: record.id,
+        lambda record: str(record.id),
+        lambda record: (record.scope, record.key),
+    ],
+    ids=["the call's key", "the id", "the id as text", "scope and key"],
+)
+def test_what_names_the_record_is_about_the_step_in_doubt(world: World, named: Any, said: str) -> None:
+    cut("before the charge")
+    assert by_an_operator(named(IdempotencyKey.objects.get()), said) is Outcome.RESUMABLE
+    assert maintenance.resume() == {"landed": 1}
+    assert len(world.sent) == (1 if said == "not executed" else 0)
+
+
+@pytest.mark.parametrize("said", SAID)
+@pytest.mark.parametrize("other", ["receipt", "charge", "charged-2"])
+def test_what_is_said_about_another_step_settles_nothing(world: World, other: str, said: str) -> None:
+    cut("after the charge")
+    record = IdempotencyKey.objects.get()
+    assert by_an_operator(record.derive(other), said) is Outcome.OVERTAKEN
+    assert isinstance(claiming.begin(a_call(record.key)), InDoubt), "nothing is sent before somebody knows"
+
+    assert by_an_operator(record.derive("charged"), "landed") is Outcome.RESUMABLE
+    assert by_an_operator(record.derive("charged"), said) is Outcome.OVERTAKEN, "that step is not in doubt any more"
+    assert maintenance.resume() == {"landed": 1}
+    assert len(world.sent) == 1
+
+
 def test_an_operator_may_let_a_dead_operation_try_again(world: World, settings: Any) -> None:
     settings.IDEMPOTENCY = {"ATTEMPTS": 1}
     world.kill_at = "inside booked"

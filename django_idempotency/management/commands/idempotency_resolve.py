@@ -1,5 +1,5 @@
 import json
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -18,13 +18,20 @@ SAID = {
 }
 
 
+def status(text: str) -> int:
+    """The status of an answer that a client can be given."""
+    if not (text.isdecimal() and 200 <= int(text) <= 599):
+        raise ArgumentTypeError(f"{text!r} is no status of an answer; give one from 200 to 599.")
+    return int(text)
+
+
 class Command(BaseCommand):
     help = "Settle a doubt by hand. The reason is kept in the audit trail."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("record", help="a record's id or a derived key")
         how = parser.add_mutually_exclusive_group(required=True)
-        how.add_argument("--landed", type=int, metavar="STATUS", help=LANDED)
+        how.add_argument("--landed", type=status, metavar="STATUS", help=LANDED)
         how.add_argument(
             "--not-executed", action="store_true", help="it did not happen; refused before grace has passed"
         )
