@@ -15,14 +15,21 @@ from django.db import transaction
 from django_idempotency import signals
 from django_idempotency.claiming import ROUNDS, alias
 from django_idempotency.conf import conf, policy
-from django_idempotency.core.decisions import Call, Execute, Mismatch, Record, Restart, decide
+from django_idempotency.core.decisions import Call, Execute, Exhaust, Gone, Mismatch, Record, Replay, Restart, decide
 from django_idempotency.core.fingerprint import RequestParts, seal
 from django_idempotency.core.keys import fitted
 from django_idempotency.core.policy import LostLease, Transaction
 from django_idempotency.core.progress import Progress
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
-from django_idempotency.exceptions import KeyReused, LostFence, NotExecuted, OutcomeUnknown
+from django_idempotency.exceptions import (
+    EndedWithoutResult,
+    KeyExpired,
+    KeyReused,
+    LostFence,
+    NotExecuted,
+    OutcomeUnknown,
+)
 from django_idempotency.finishing import Attempt, completing, end
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.operations import Operation, operation_of
@@ -85,7 +92,7 @@ def _call(scope: str, key: str, work: runs.Run) -> Call:
 
 
 def _queued(call: Call, work: runs.Run, using: str) -> bool:
-    """Whether there was no such work, or what there was is over."""
+    """Whether there was no such work, or what there was is over; False where it is done, or will be."""
     token, wait = uuid4(), pick_up_seconds()
     for _ in range(ROUNDS):
         if claims.accept(call, token, work, wait, using):
@@ -94,6 +101,10 @@ def _queued(call: Call, work: runs.Run, using: str) -> bool:
         match decision:
             case Mismatch():
                 raise KeyReused
+            case Gone(old):
+                raise KeyExpired(f"{KeyExpired.__doc__} It belonged to record {old.id}.")
+            case Exhaust(old) | Replay(old) if old.status is not Status.COMPLETED:
+                raise EndedWithoutResult(f"{EndedWithoutResult.__doc__} It is record {old.id}.")
             case Restart(record):
                 again = claims.renew if record.retention_over else partial(claims.retry, read_token=record.token)
                 if again(call=call, token=token, using=using):

@@ -19,7 +19,9 @@ _GOES_ON: Final = """
 LANDED = Statement("T9s", f"UPDATE idempotency_key SET {_GOES_ON} WHERE {_AS_READ}")
 NOT_EXECUTED = Statement("T10s", f"UPDATE idempotency_key SET {_GOES_ON} WHERE {_AS_READ} AND grace_until <= {{now}}")
 EVIDENCE = Statement("T13s", f"UPDATE idempotency_key SET {_GOES_ON} WHERE {_IN_DOUBT}")
-DISMISS = Statement("T14s", f"UPDATE idempotency_key SET {_GOES_ON} WHERE {_IN_DOUBT} AND grace_until <= {{now}}")
+DISMISS = Statement(
+    "T14s", f"UPDATE idempotency_key SET {_GOES_ON}, attempts = 0 WHERE {_IN_DOUBT} AND grace_until <= {{now}}"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,11 @@ from django_idempotency.store.answers import ANSWER, reply_values
 from django_idempotency.store.dialects import Statement
 
 _HERE = "scope = %(scope)s AND id = %(id)s"
-# A doubt that is settled leaves all tries to the next one.
-_SETTLED = "tainted = FALSE, reconcile_after = NULL, reconcile_attempts = 0, expires_at = {now + retention_seconds}"
+# A doubt that is settled leaves all tries to the next one. What an operation's steps did is never forgotten with them.
+_SETTLED = """
+    tainted = FALSE, reconcile_after = NULL, reconcile_attempts = 0,
+    expires_at = CASE WHEN steps_done > 0 THEN NULL ELSE {now + retention_seconds} END
+"""
 # A verdict counts for the attempt it was asked about: the token is the one read before the poll.
 _AS_READ = f"{_HERE} AND status = 'unknown' AND attempt_token = %(read_token)s"
 
@@ -68,10 +71,11 @@ DENIAL = Statement(
     """,
 )
 
+# What a person gives back has all its attempts again.
 DISMISS = Statement(
     "T14",
     f"""
-    UPDATE idempotency_key SET status = 'failed_retryable', {_SETTLED}
+    UPDATE idempotency_key SET status = 'failed_retryable', attempts = 0, {_SETTLED}
     WHERE {_HERE} AND status IN ('unknown', 'dead_letter') AND grace_until <= {{now}}
     """,
 )

@@ -1,6 +1,7 @@
 """Work that was handed over is done once, whatever becomes of its messages and its workers."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -13,16 +14,26 @@ from django_idempotency import maintenance
 from django_idempotency.claiming import begin
 from django_idempotency.core.decisions import Accepted, Replay
 from django_idempotency.core.progress import Progress
+from django_idempotency.core.replies import Reply, json_reply
 from django_idempotency.deferring import defer, enqueue, perform
-from django_idempotency.exceptions import AlreadyFinished, InvalidKey, KeyReused, LostFence, UnknownOperation
+from django_idempotency.exceptions import (
+    AlreadyFinished,
+    EndedWithoutResult,
+    InvalidKey,
+    KeyExpired,
+    KeyReused,
+    LostFence,
+    UnknownOperation,
+)
 from django_idempotency.finishing import Attempt
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
+from django_idempotency.operations import Op, operation
 from django_idempotency.resolution import resolve
 from django_idempotency.settling import NotExecuted, StepLanded
 from testproject.payments.models import LedgerEntry
 from tests.flow.flows import elsewhere
 from tests.operations.exports import MESSAGES, STEPS, export, failing, note, unlucky
-from tests.operations.rides import WORLD, Killed, a_call, claimed, lease_over
+from tests.operations.rides import WORLD, Killed, a_call, book, claimed, lease_over
 from tests.operations.test_doubtful_steps import careful
 from tests.processes import at_once
 
@@ -304,6 +315,47 @@ def test_work_that_a_person_gave_back_goes_on_when_it_is_deferred_again() -> Non
     assert booked() == ["booked"], "the step that was done is not done again"
 
 
+@operation("tests.mended")
+def mended(op: Op, *, doubtful: bool) -> Reply:
+    op.phase("booked", book, "booked")
+    if doubtful:
+        op.effect("charged", WORLD.charge, in_doubt="repeat")
+    elif not WORLD.sent:
+        raise RuntimeError
+    return json_reply(201, {})
+
+
+def tried_too_often(settings: Any, **arguments: Any) -> str:
+    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "ATTEMPTS": 2}
+    message = enqueue("billing", "invoice-7", mended, **arguments)
+    assert [perform(message) for _ in range(3)] == ["inconclusive", "inconclusive", "dead_letter"]
+    IdempotencyKey.objects.update(grace_until=F("created_at") - AGO)
+    return message
+
+
+def test_work_that_a_person_gave_back_has_all_its_attempts_and_is_kept_until_it_is_asked_for(settings: Any) -> None:
+    message = tried_too_often(settings, doubtful=False)
+    assert resolve(message, NotExecuted(), by="ops", reason="mended", operator=True) == "not_executed"
+    assert (record().status, record().attempts, record().expires_at) == ("failed_retryable", 0, None)
+    assert maintenance.reap()["deleted"] == 0, "a new beginning would book a second time"
+
+    assert enqueue("billing", "invoice-7", mended, doubtful=False) == message
+    assert perform(message) == "inconclusive", "it may fail again"
+    WORLD.sent.append("mended")
+    assert perform(message) == "landed"
+    assert booked() == ["booked"]
+
+
+def test_a_step_that_a_person_gave_back_has_all_its_attempts(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(WORLD, "charge", None)
+        message = tried_too_often(settings, doubtful=True)
+    assert resolve(message, NotExecuted(), by="ops", reason="never sent", operator=True) == "resumable"
+    assert maintenance.resume() == {"sent": 1}
+    assert perform(message) == "landed"
+    assert (booked(), len(WORLD.sent)) == (["booked"], 1)
+
+
 def test_without_a_view_the_same_key_is_the_same_work() -> None:
     references = {enqueue("billing", "invoice-7", export, title="may") for _ in range(3)}
     assert [*references] == MESSAGES
@@ -344,6 +396,31 @@ def test_without_a_view_a_key_whose_past_is_over_is_new_work() -> None:
     assert (MESSAGES, record().status) == ([reference] * 2, "pending")
     assert perform(reference) == "landed"
     assert booked() == STEPS * 2
+
+
+def test_without_a_view_work_that_will_not_be_done_is_not_accepted(settings: Any) -> None:
+    asked = partial(enqueue, "billing", "invoice-7", export, title="may")
+    reference = asked()
+    perform(reference)
+    IdempotencyKey.objects.update(expires_at=F("created_at") - AGO)
+    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "AFTER_EXPIRY": "gone"}
+    with pytest.raises(KeyExpired, match=reference):
+        asked()
+    assert (MESSAGES, record().status) == ([reference], "completed")
+
+
+@pytest.mark.parametrize("abandoned", [True, False])
+def test_without_a_view_work_that_ended_undone_is_not_accepted(abandoned: bool) -> None:
+    asked = partial(enqueue, "billing", "invoice-7", export, title="may")
+    reference = asked()
+    if abandoned:
+        IdempotencyKey.objects.update(expires_at=F("created_at") - AGO)
+        assert maintenance.reap()["abandoned"] == 1
+    else:  # every attempt was proven to have done nothing
+        IdempotencyKey.objects.update(status="failed_retryable", attempts=10, locked_until=None)
+    with pytest.raises(EndedWithoutResult, match=reference):
+        asked()
+    assert [reference] == MESSAGES
 
 
 def test_without_a_view_a_key_may_be_any_text() -> None:

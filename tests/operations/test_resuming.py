@@ -11,6 +11,8 @@ from django_idempotency import maintenance, operations, signals
 from django_idempotency.core.progress import Progress
 from django_idempotency.health import health
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
+from django_idempotency.resolution import resolve
+from django_idempotency.settling import NotExecuted, Outcome
 from django_idempotency.store import runs
 from testproject.payments.models import LedgerEntry
 from tests.operations.rides import POINTS, WORLD, Killed, World, cautious, claimed, lease_over, ride, run
@@ -54,6 +56,20 @@ def test_what_fails_again_backs_off_and_ends_as_a_dead_letter(
     assert IdempotencyKey.objects.get().status == "dead_letter"
     assert [event.transition for event in IdempotencyEvent.objects.order_by("id")] == ["T6", "T7", "T5", "T12"]
     assert LedgerEntry.objects.count() == 1
+
+
+def test_what_an_operator_gave_back_goes_on_with_the_next_request(world: World, settings: Any) -> None:
+    settings.IDEMPOTENCY = {"ATTEMPTS": 1}
+    killed("after booked", user=7)
+    assert maintenance.resume() == {"dead_letter": 1}
+    record = IdempotencyKey.objects.get()
+    IdempotencyKey.objects.update(grace_until=F("created_at") - timedelta(hours=1), attempts=10)
+    assert resolve(record.id, NotExecuted(), by="ops", reason="mended", operator=True) is Outcome.NOT_EXECUTED
+
+    record.refresh_from_db()
+    assert (record.status, record.attempts, record.expires_at) == ("failed_retryable", 0, None)
+    assert run(claimed(record.key), ride, user=7).status == 201
+    assert sorted(LedgerEntry.objects.values_list("reference", flat=True)) == ["booked", "receipt"]
 
 
 @pytest.mark.parametrize(("name", "version"), [("tests.of_another_release", 1), ("tests.ride", 2)])

@@ -91,7 +91,7 @@ def _disproved(row: Row, facts: Facts) -> Row:
         "tainted": False,
         "reconcile_after": None,
         "reconcile_attempts": 0,
-        "expires_at": later(row["retention_seconds"]),
+        "expires_at": None if row["steps_done"] else later(row["retention_seconds"]),
     }
 
 
@@ -290,7 +290,7 @@ ALL: Final = (
         verdicts.NOT_EXECUTED_DEFERRED,
         Event.NOT_LANDED,
         lambda record, facts: verdicts.not_executed_deferred(SCOPE, record, facts.read_token, PICK_UP, ON),
-        lambda row, facts: {**_disproved(row, facts), **_queued(row, facts)},
+        lambda row, facts: {**_queued(row, facts), **_disproved(row, facts)},
         target=Status.PENDING,
     ),
     Verb(
@@ -333,7 +333,7 @@ ALL: Final = (
         verdicts.DISMISS,
         Event.DISMISS,
         lambda record, facts: verdicts.dismiss(SCOPE, record, ON),
-        _disproved,
+        lambda row, facts: {**_disproved(row, facts), "attempts": 0},
     ),
     Verb(
         "try_again",
@@ -369,7 +369,7 @@ ALL: Final = (
         steps.DISMISS,
         Event.STEP_DISMISS,
         lambda record, facts: steps.dismiss(SCOPE, record, _go_on(facts), ON),
-        _going_on,
+        lambda row, facts: {**_going_on(row, facts), "attempts": 0},
     ),
     # Sweeper and reaper
     Verb(
