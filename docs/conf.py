@@ -1,4 +1,7 @@
-"""How Sphinx builds these pages: `python -m sphinx -W docs docs/_build/html`."""
+"""How Sphinx builds these pages: `python -m sphinx -W docs var/docs`."""
+
+import shutil
+from typing import Any
 
 from django_idempotency import __version__
 
@@ -15,4 +18,13 @@ nitpicky = True
 html_theme = "furo"
 html_title = f"django_idempotency {release}"
 
-html_extra_path = ["llms.txt"]  # what an agent reads first
+
+def setup(app: Any) -> None:
+    app.connect("build-finished", put_sources_beside_pages)
+
+
+def put_sources_beside_pages(app: Any, exception: Exception | None) -> None:
+    """llms.txt, which an agent reads first, leads to the sources; they lead to each other and to pictures."""
+    if exception is None and app.builder.format == "html":
+        ignored = shutil.ignore_patterns("_build", "__pycache__", "*.py")
+        shutil.copytree(app.srcdir, app.outdir, ignore=ignored, dirs_exist_ok=True)
