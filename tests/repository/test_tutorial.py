@@ -6,9 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
-from zipfile import ZipFile
 
 import pytest
 
@@ -17,21 +17,18 @@ from tests.repository.tutorials import Shell, Type, WriteFile, steps
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "docs" / "tutorial" / name for name in ("first-endpoint.md", "ride.md")]
-INSTALL = "python -m pip install "
+INSTALL = "python -m pip install"
 
 
 @pytest.fixture
-def installed(tmp_path: Path) -> Path:
-    """The wheel, in a folder of its own; what it depends on is there already."""
-    built, site = tmp_path / "dist", tmp_path / "site"
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "--directory", str(built)]
+def wheel(tmp_path: Path) -> Path:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "--directory", str(tmp_path)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    ZipFile(next(built.glob("*.whl"))).extractall(site)  # which is all that an installer would do with it
-    return site
+    return next(tmp_path.glob("*.whl"))
 
 
 @pytest.fixture
-def shell(tmp_path: Path, installed: Path) -> Iterator[Shell]:
+def shell(tmp_path: Path) -> Iterator[Shell]:
     missing = [name for name in ("bash", "curl") if not shutil.which(name)]
     if missing:
         pytest.skip(f"the tutorial was NOT followed: there is no {' and no '.join(missing)} here")
@@ -39,7 +36,7 @@ def shell(tmp_path: Path, installed: Path) -> Iterator[Shell]:
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     folder = tmp_path / "empty"
     folder.mkdir()
-    shell = Shell(folder, {**kept, "PATH": path, "PYTHONPATH": str(installed), "PYTHONUNBUFFERED": "1"})
+    shell = Shell(folder, {**kept, "PATH": path, "PYTHONUNBUFFERED": "1"})
     yield shell
     shell.close()
 
@@ -49,7 +46,7 @@ def port() -> str:
     return str(free_port())
 
 
-def test_followed_literally_it_ends_where_it_says(shell: Shell, port: str, tmp_path: Path, installed: Path) -> None:
+def test_followed_literally_it_ends_where_it_says(shell: Shell, port: str, tmp_path: Path, wheel: Path) -> None:
     project = tmp_path / "empty" / "shop"
     for page in PAGES:
         for step in steps(page.read_text()):
@@ -59,10 +56,19 @@ def test_followed_literally_it_ends_where_it_says(shell: Shell, port: str, tmp_p
                     with (project / step.path).open("a" if step.append else "w") as file:
                         file.write(step.text)
                 case Type() if step.command.startswith(INSTALL):
-                    _, where = shell.type('python -c "import django_idempotency as it; print(it.__file__)"')
-                    assert where.startswith(str(installed)), "the wheel, not the checkout"
+                    install(shell, wheel, tmp_path / "empty" / ".venv")
                 case Type():
                     follow(shell, step, port, page.name)
+
+
+def install(shell: Shell, wheel: Path, environment: Path) -> None:
+    """The wheel as it is; what it depends on is borrowed, because a test asks no package index."""
+    (site,) = environment.glob("lib/python*/site-packages")
+    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    code, printed = shell.type(f"{INSTALL} --quiet --no-index --no-deps {wheel}")
+    assert code == 0, f"{printed}\n{shell.complaints}"
+    _, where = shell.type('python -c "import django_idempotency as it; print(it.__file__)"')
+    assert where.startswith(str(site)), "the wheel, not the checkout"
 
 
 def follow(shell: Shell, step: Type, port: str, page: str) -> None:
