@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+from email.message import Message
 from email.parser import HeaderParser
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -59,10 +60,23 @@ def test_source_distribution_is_enough_to_build_the_wheel(built: Path) -> None:
     assert not {name for name in names if name.startswith(("tests/", "testproject/", "benchmarks/"))}
 
 
-def test_version_stands_in_one_place(wheel: ZipFile) -> None:
-    metadata = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+@pytest.fixture
+def metadata(wheel: ZipFile) -> Message:
+    name = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    return HeaderParser().parsestr(wheel.read(name).decode())
+
+
+def test_version_stands_in_one_place(metadata: Message) -> None:
     assert "version" in DECLARED["project"]["dynamic"]
-    assert HeaderParser().parsestr(wheel.read(metadata).decode())["Version"] == django_idempotency.__version__
+    assert metadata["Version"] == django_idempotency.__version__
+
+
+def test_the_page_of_a_package_index_has_no_link_into_the_checkout(metadata: Message) -> None:
+    page = str(metadata.get_payload())
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert page.startswith("# django_idempotency")
+    assert page.rstrip().endswith("MIT licence.")
+    assert re.findall(r"\]\((?!https?:)[^)]*\)", page) == []
 
 
 def named(requirements: list[str | dict[str, str]]) -> set[str]:
