@@ -38,8 +38,8 @@ METRICS: Final = (
     Metric("reconcile.resolved", "Doubts settled.", (signals.resolved,)),
     Metric("reconcile.failed", "Polls that were inconclusive.", (signals.reconcile_failed,)),
     Metric("reconcile.dead_letter", "Doubts that reconciliation gave up.", (signals.dead_lettered,)),
-    Metric("resume.taken_over", "Lost attempts that were gone on with.", (signals.taken_over,)),
-    Metric("resume.failed", "Operations that failed again when they were gone on with.", (signals.resume_failed,)),
+    Metric("resume.taken_over", "Lost attempts that were continued.", (signals.taken_over,)),
+    Metric("resume.failed", "Operations that failed again when they were continued.", (signals.resume_failed,)),
     Metric("lease.lost", "Attempts that found their record was no longer their own.", (signals.fence_lost,)),
 )
 DURATION: Final = "handler.duration"

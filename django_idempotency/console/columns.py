@@ -69,14 +69,14 @@ def next_event(row: Told) -> str:
     if row.reconcile_after is not None:
         return _countdown(row.reconcile_after - row.now, _("asked about in %s"), _("to be asked about, due %s ago"))
     if row.status == Status.EXPIRED and row.expires_at is not None:
-        return _countdown(row.expires_at - row.now, _("deleted in %s"), _("to be deleted since %s"))
+        return _countdown(row.expires_at - row.now, _("deleted in %s"), _("to be deleted, due %s ago"))
     if row.expires_at is not None:
         return _countdown(row.expires_at - row.now, _("expires in %s"), _("expired %s ago"))
     return _("never expires")
 
 
 def _lease() -> tuple[str, str]:
-    return _("lease: %s left"), _("lease over since %s")
+    return _("lease: %s left"), _("lease over for %s")
 
 
 def _countdown(left: timedelta, ahead: str, behind: str) -> str:

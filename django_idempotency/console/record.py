@@ -102,7 +102,7 @@ def lease_bar(row: Any) -> dict[str, Any] | None:
     whole = max(1, row.lease_seconds)
     left = (row.locked_until - row.now).total_seconds()
     if left <= 0:
-        text = _("over since %s") % duration(timedelta(seconds=-left))
+        text = _("over for %s") % duration(timedelta(seconds=-left))
     else:
         text = _("%(left)s of %(whole)s left") % {
             "left": duration(timedelta(seconds=left)),

@@ -18,7 +18,7 @@ Words = str | Promise
 KINDS: Final[dict[str, tuple[Words, str]]] = {
     "in doubt": (gettext_lazy("The attempt ended in doubt"), "doubt"),
     "lease over": (gettext_lazy("The lease ran out: nobody knows what became of the attempt"), "doubt"),
-    "taken over": (gettext_lazy("Taken over and gone on with"), "move"),
+    "taken over": (gettext_lazy("Taken over and continued"), "move"),
     "landed": (gettext_lazy("It happened"), "good"),
     "step landed": (gettext_lazy("A step that was in doubt had happened"), "good"),
     "step not executed": (gettext_lazy("A step that was in doubt had not happened"), "good"),

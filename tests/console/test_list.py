@@ -116,6 +116,22 @@ def test_what_waits_comes_in_the_order_in_which_it_is_due(viewer: Client) -> Non
     assert keys(viewer.get(f"{LIST}?needs=person")) == ["dead"]
 
 
+@pytest.mark.parametrize(
+    ("status", "column", "words"),
+    [
+        (Status.IN_PROGRESS, "locked_until", "lease over for 3 min"),
+        (Status.PENDING, "locked_until", "not picked up for 3 min"),
+        (Status.UNKNOWN, "reconcile_after", "to be asked about, due 3 min"),
+        (Status.EXPIRED, "expires_at", "to be deleted, due 3 min"),
+        (Status.COMPLETED, "expires_at", "expired 3 min"),
+    ],
+)
+def test_what_is_late_says_for_how_long(viewer: Client, status: Status, column: str, words: str) -> None:
+    columns: dict[str, Any] = {column: timezone.now() - timedelta(minutes=3, seconds=5)}
+    record(status, **columns)
+    assert words in viewer.get(LIST).content.decode()
+
+
 def test_pages_along_another_index_go_on_as_well(viewer: Client) -> None:
     for number in range(walking.PAGE + 5):
         record(Status.UNKNOWN, key=f"doubt {number}", reconcile_after=timezone.now() - timedelta(minutes=number // 3))

@@ -66,7 +66,7 @@ def test_what_happened_stands_in_its_order(viewer: Client) -> None:
         "Step begun, its end is not known: charge",
         "The lease ran out: nobody knows what became of the attempt",
         "Attempt 2 began",
-        "Taken over and gone on with",
+        "Taken over and continued",
         "The attempt ended in doubt",
     ]
     page = text(viewer, found)
@@ -161,11 +161,12 @@ def test_a_page_of_the_client_is_never_markup(operator: Client) -> None:
     assert "<u>" not in page
 
 
-@pytest.mark.parametrize(("seconds", "over"), [(299, False), (-1, True)])
-def test_the_lease_bar(viewer: Client, seconds: int, over: bool) -> None:
+@pytest.mark.parametrize(("seconds", "over", "words"), [(299, False, " of 5 min left"), (-2, True, "over for ")])
+def test_the_lease_bar(viewer: Client, seconds: int, over: bool, words: str) -> None:
     found = people.record(Status.IN_PROGRESS, locked_until=timezone.now() + timedelta(seconds=seconds))
     bar = viewer.get(page_of(found)).context["bar"]
     assert (bar["over"], bar["whole"]) == (over, 300)
+    assert words in bar["text"]
     assert 0 <= bar["used"] <= 300
     assert "<meter" in text(viewer, found)
     assert "style=" not in text(viewer, found)
