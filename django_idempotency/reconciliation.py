@@ -11,6 +11,7 @@ def ask_the_gateway(record):
 import random
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
@@ -45,6 +46,7 @@ __all__ = ["Inconclusive", "Landed", "NotExecuted", "Outcome", "StepLanded", "Ve
 F = TypeVar("F", bound=Callable[..., Any])
 
 NOBODY_TO_ASK_SECONDS: Final = 300.0
+LONGEST_WAIT_SECONDS: Final = 365 * 86400.0
 
 Reconciler: TypeAlias = Callable[[IdempotencyKey], Verdict]
 StepReconciler: TypeAlias = Callable[[IdempotencyKey, str], Verdict]
@@ -208,7 +210,7 @@ def _postpone(seen: Record, seconds: float, using: str) -> Outcome:
 
 def _inconclusive(seen: Record, verdict: Inconclusive, tries: int, using: str) -> Outcome:
     assert seen.token is not None  # noqa: S101 - read with it
-    wait = verdict.retry_in.total_seconds() if verdict.retry_in is not None else backoff(tries)
+    wait = backoff(tries) if verdict.retry_in is None else _seconds(verdict.retry_in)
     if verdicts.inconclusive(seen.scope, seen.id, seen.token, wait, conf.RECONCILE_TRIES, using):
         announce(signals.reconcile_failed, record=seen.id, reason=verdict.reason, using=using)
         return Outcome.INCONCLUSIVE
@@ -221,6 +223,12 @@ def _inconclusive(seen: Record, verdict: Inconclusive, tries: int, using: str) -
     logger.error("Reconciliation gave up on idempotency record %s: a person has to look.", seen.id)
     announce(signals.dead_lettered, record=seen.id, using=using)
     return Outcome.DEAD_LETTER
+
+
+def _seconds(wait: timedelta | float) -> float:
+    """Neither in the past nor beyond the databases' calendars, where the try could not be stored."""
+    seconds = wait.total_seconds() if isinstance(wait, timedelta) else wait
+    return min(max(1.0, seconds), LONGEST_WAIT_SECONDS)
 
 
 def backoff(tries: int) -> float:

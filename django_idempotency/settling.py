@@ -50,10 +50,16 @@ class NotExecuted:
 
 @dataclass(frozen=True, slots=True)
 class Inconclusive:
-    """Nobody can tell yet."""
+    """Nobody can tell yet. Asked again in `retry_in`, a number being seconds, or after a growing random pause."""
 
-    retry_in: timedelta | None = None
+    retry_in: timedelta | float | None = None
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.retry_in, timedelta | float | int | None):
+            raise TypeError(f"retry_in must be a timedelta or a number of seconds; it is {self.retry_in!r}.")
+        if not isinstance(self.reason, str):
+            raise TypeError(f"reason must be a text; it is {self.reason!r}.")
 
 
 Verdict: TypeAlias = Landed | StepLanded | NotExecuted | Inconclusive

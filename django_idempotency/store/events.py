@@ -16,8 +16,9 @@ UNSETTLED: Final = (Status.PENDING, Status.IN_PROGRESS, Status.UNKNOWN, Status.D
 
 def note(record: UUID, kind: str, cite: str, using: str, actor: str = "", reason: str = "") -> None:
     """Append one event."""
+    storable = reason.encode(errors="replace").decode().replace("\0", "")  # it may quote what a provider sent
     IdempotencyEvent.objects.using(using).create(
-        record_id=record, kind=kind, transition=cite, actor=actor[:255], reason=reason
+        record_id=record, kind=kind, transition=cite, actor=actor[:255], reason=storable
     )
 
 

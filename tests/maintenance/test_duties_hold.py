@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from io import StringIO
+from math import inf, nan
 from typing import Any
 from uuid import UUID
 
@@ -18,11 +19,21 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, OperationalError, connections, transaction
 from django.db.models import F
+from django.utils import timezone
+from pytest_django import Settings
 
 from django_idempotency import maintenance, reconciliation, signals
 from django_idempotency.maintenance import Bounds
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
-from django_idempotency.reconciliation import Inconclusive, Landed, NotExecuted, Outcome, Verdict, reconciler
+from django_idempotency.reconciliation import (
+    LONGEST_WAIT_SECONDS,
+    Inconclusive,
+    Landed,
+    NotExecuted,
+    Outcome,
+    Verdict,
+    reconciler,
+)
 from django_idempotency.resolution import resolve
 from django_idempotency.store import limits
 from django_idempotency.tasks import SECONDS, beat_schedule
@@ -67,11 +78,10 @@ def resolutions() -> Iterator[list[UUID]]:
 
 
 @pytest.mark.django_db
-def test_a_verdict_that_cannot_be_stored_does_not_keep_the_others_waiting(answering: Callable[[Ask], None]) -> None:
+def test_a_record_that_nobody_can_read_does_not_keep_the_others_waiting(answering: Callable[[Ask], None]) -> None:
     bad, good = doubtful(), doubtful()
-    change(bad, reconcile_after=F("created_at") - timedelta(hours=1))
-    nonsense: Any = 30  # not a timedelta
-    answering(lambda record: Inconclusive(nonsense) if record.id == bad.call.id else Landed(CREATED))
+    change(bad, reconcile_after=F("created_at") - timedelta(hours=1), progress="no JSON")
+    answering(lambda record: Landed(CREATED))
     said = StringIO()
 
     with pytest.raises(CommandError, match="1 of the records failed"):
@@ -79,6 +89,41 @@ def test_a_verdict_that_cannot_be_stored_does_not_keep_the_others_waiting(answer
 
     assert json.loads(said.getvalue()) == {"failed": 1, "landed": 1}
     assert (status_of(bad), status_of(good)) == ("unknown", "completed")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("wrong", [{"retry_in": "30"}, {"reason": None}], ids=repr)
+def test_a_verdict_that_makes_no_sense_costs_a_try_as_any_other(
+    answering: Callable[[Ask], None], wrong: Any, settings: Settings
+) -> None:
+    settings.IDEMPOTENCY = {"RECONCILE_TRIES": 2}
+    attempt = doubtful()
+    answering(lambda record: Inconclusive(**wrong))
+    assert maintenance.reconcile() == {"inconclusive": 1}
+    change(attempt, reconcile_after=F("created_at"))
+    assert maintenance.reconcile() == {"dead_letter": 1}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("retry_in", "seconds"),
+    [
+        (40, 40), (40.5, 40), (timedelta(minutes=2), 120),
+        (-5, 1), (timedelta.min, 1), (nan, 1),
+        (timedelta.max, LONGEST_WAIT_SECONDS), (inf, LONGEST_WAIT_SECONDS),
+    ],
+)  # fmt: skip
+def test_a_reconciler_may_say_when_to_ask_again(
+    answering: Callable[[Ask], None], retry_in: Any, seconds: float
+) -> None:
+    attempt = doubtful()
+    answering(lambda record: Inconclusive(retry_in))
+
+    assert maintenance.reconcile() == {"inconclusive": 1}
+
+    due = row_of(attempt).reconcile_after
+    assert due is not None
+    assert abs((due - timezone.now()).total_seconds() - seconds) < 15
 
 
 @pytest.mark.django_db

@@ -164,6 +164,12 @@ def test_an_event_is_appended_by_the_databases_clock() -> None:
     assert abs(event.at - timezone.now()) < timedelta(seconds=30)
 
 
+@pytest.mark.django_db
+def test_a_reason_that_no_database_would_take_is_stored_without_what_it_refuses() -> None:
+    events.note(uuid4(), "dead letter", "T12", ON, reason="no \0such \ud800charge")
+    assert IdempotencyEvent.objects.get().reason == "no such ?charge"
+
+
 def test_a_duty_is_called_by_its_name() -> None:
     assert str(DutyRun(duty="sweep")) == "sweep"
 
