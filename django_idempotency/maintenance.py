@@ -179,20 +179,24 @@ def _time_limit(bounds: Bounds) -> Callable[[], bool]:
 
 
 def _pages(look: Look, bounds: Bounds, counts: Counter[str], over: Callable[[], bool]) -> Iterator[list[duties.Due]]:
-    """Pages of what is due, until nothing new is found or the time is over."""
+    """Pages of what is due, until nothing new is found or the time is over.
+
+    What failed stays due and comes first in every page: the pages grow by it, so that the others have their turn.
+    """
     seen: set[object] = set()
-    while page := look(bounds.batch_size, bounds.using):
-        fresh = [due for due in page if due.id not in seen]
+    stuck = 0
+    while page := look(stuck + bounds.batch_size, bounds.using):
         if bounds.dry_run:
             counts["due"] += len(page)
             return
-        if not fresh:
-            return
-        yield fresh
-        seen = {due.id for due in page}
+        fresh = [due for due in page if due.id not in seen]
+        if fresh:
+            yield fresh
         bounds.progress(counts)
-        if len(page) < bounds.batch_size or over():
+        if len(page) < stuck + bounds.batch_size or over():
             return
+        seen = {due.id for due in page}
+        stuck = max(stuck, len(page) - len(fresh))
         sleep(bounds.pause)
 
 

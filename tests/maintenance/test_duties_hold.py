@@ -92,6 +92,20 @@ def test_a_record_that_nobody_can_read_does_not_keep_the_others_waiting(answerin
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 5, 8])
+def test_pages_full_of_such_records_do_not_either(answering: Callable[[Ask], None], batch_size: int) -> None:
+    """Each is tried once in a run, and the others get through."""
+    bad, good = [doubtful() for _ in range(5)], [doubtful() for _ in range(3)]
+    for each in bad:
+        change(each, reconcile_after=F("created_at") - timedelta(hours=1), progress="no JSON")
+    answering(lambda record: Landed(CREATED))
+
+    assert maintenance.reconcile(Bounds(batch_size=batch_size)) == {"failed": 5, "landed": 3}
+    assert {status_of(each) for each in good} == {"completed"}
+    assert maintenance.reconcile(Bounds(batch_size=batch_size)) == {"failed": 5}
+
+
+@pytest.mark.django_db
 @pytest.mark.parametrize("wrong", [{"retry_in": "30"}, {"reason": None}], ids=repr)
 def test_a_verdict_that_makes_no_sense_costs_a_try_as_any_other(
     answering: Callable[[Ask], None], wrong: Any, settings: Settings

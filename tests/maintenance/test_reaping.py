@@ -91,6 +91,21 @@ def test_what_had_no_effect_waits_for_its_grace_too() -> None:
 
 
 @pytest.mark.django_db
+@pytest.mark.usefixtures("way")
+def test_pages_full_of_what_waits_do_not_keep_the_others() -> None:
+    waiting, ended = [claimed() for _ in range(5)], [completed() for _ in range(3)]
+    for attempt in waiting:
+        assert release(attempt, "test")
+        past(attempt)
+    for attempt in ended:
+        change(attempt, expires_at=F("created_at") - timedelta(hours=1))
+
+    assert +maintenance.reap(maintenance.Bounds(batch_size=2)) == {"deleted": 3}
+
+    assert records() == {attempt.call.id for attempt in waiting}
+
+
+@pytest.mark.django_db
 @pytest.mark.parametrize("pointing", [0, 3, 5], ids="{} of 5 are pointed at".format)
 def test_a_row_that_points_at_a_record_outlives_it(pointing: int) -> None:
     gone, kept = [past(completed()) for _ in range(5)], completed()
