@@ -129,6 +129,7 @@ def fill(url: str, rows: int) -> None:
 def scans(url: str) -> None:
     from django_idempotency.store import duties
 
+    page = {"limit": 1000, "began": 0}
     print(f"\n{'page':34}{'EXPLAIN ANALYZE':>18}   plan")
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET plan_cache_mode = force_generic_plan")
@@ -137,9 +138,9 @@ def scans(url: str) -> None:
             ("reconcile, 1,000 due", duties.DOUBTS),
             ("resume, 1,000 due", duties.RESUMABLE),
         ):
-            explain(connection, title, statement.text("postgresql"), {"limit": 1000})
-        past = connection.execute(duties.PAST.text("postgresql"), {"limit": 1000}).fetchall()
-        explain(connection, "reap, read a batch of 1,000", duties.PAST.text("postgresql"), {"limit": 1000})
+            explain(connection, title, statement.text("postgresql"), page)
+        past = connection.execute(duties.PAST.text("postgresql"), page).fetchall()
+        explain(connection, "reap, read a batch of 1,000", duties.PAST.text("postgresql"), page)
         ids = {"ids": sorted(row[1] for row in past)}
         explain(connection, "reap, delete a batch of 1,000", duties.DELETE.text("postgresql"), ids)
 

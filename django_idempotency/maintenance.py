@@ -33,7 +33,7 @@ from django_idempotency.store import counts as outcomes
 from django_idempotency.store import duties, events, limits
 
 Progress = Callable[[Counter[str]], None]
-Look = Callable[[int, str], list[duties.Due]]
+Look = Callable[[int, str, int], list[duties.Due]]
 
 
 @dataclass(frozen=True)
@@ -179,13 +179,14 @@ def _time_limit(bounds: Bounds) -> Callable[[], bool]:
 
 
 def _pages(look: Look, bounds: Bounds, counts: Counter[str], over: Callable[[], bool]) -> Iterator[list[duties.Due]]:
-    """Pages of what is due, until nothing new is found or the time is over.
+    """Pages of what was due at the beginning, until nothing new is found or the time is over.
 
     What failed stays due and comes first in every page: the pages grow by it, so that the others have their turn.
     """
+    began = monotonic()
     seen: set[object] = set()
     stuck = 0
-    while page := look(stuck + bounds.batch_size, bounds.using):
+    while page := look(stuck + bounds.batch_size, bounds.using, int(began - monotonic())):
         if bounds.dry_run:
             counts["due"] += len(page)
             return

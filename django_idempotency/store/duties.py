@@ -26,7 +26,8 @@ class Due:
 
 
 def _page(column: str, besides: str = "") -> Statement:
-    due = f"{column} <= {{now}} {besides}"
+    """What was due when the run began, in seconds from now: what a run makes due again is the next one's."""
+    due = f"{column} <= {{now + %(began)s}} {besides}"
     return Statement("", f"SELECT scope, id, status FROM idempotency_key WHERE {due} ORDER BY {column} LIMIT %(limit)s")
 
 
@@ -106,34 +107,34 @@ DELETE = Statement(
 )
 
 
-def lost(limit: int, using: str) -> list[Due]:
+def lost(limit: int, using: str, began: int = 0) -> list[Due]:
     """Attempts whose lease ran out."""
-    return _due(LOST, limit, using)
+    return _due(LOST, limit, using, began)
 
 
-def waiting(limit: int, using: str) -> list[Due]:
+def waiting(limit: int, using: str, began: int = 0) -> list[Due]:
     """Deferred work that no worker picked up in time."""
-    return _due(WAITING, limit, using)
+    return _due(WAITING, limit, using, began)
 
 
-def unfinished(limit: int, using: str) -> list[Due]:
+def unfinished(limit: int, using: str, began: int = 0) -> list[Due]:
     """Deferred work whose worker is gone or failed, and that may be gone on with now."""
-    return _due(UNFINISHED, limit, using)
+    return _due(UNFINISHED, limit, using, began)
 
 
-def doubts(limit: int, using: str) -> list[Due]:
+def doubts(limit: int, using: str, began: int = 0) -> list[Due]:
     """Doubts that may be asked about now."""
-    return _due(DOUBTS, limit, using)
+    return _due(DOUBTS, limit, using, began)
 
 
-def resumable(limit: int, using: str) -> list[Due]:
+def resumable(limit: int, using: str, began: int = 0) -> list[Due]:
     """Operations that somebody may go on with now."""
-    return _due(RESUMABLE, limit, using)
+    return _due(RESUMABLE, limit, using, began)
 
 
-def past(limit: int, using: str) -> list[Due]:
+def past(limit: int, using: str, began: int = 0) -> list[Due]:
     """Records whose retention is over."""
-    return _due(PAST, limit, using)
+    return _due(PAST, limit, using, began)
 
 
 def lapse(scope: str, record: UUID, using: str) -> bool:
@@ -172,8 +173,8 @@ def delete(records: Iterable[UUID], using: str) -> int:
     return DELETE.run(using, ids=ids) if ids else 0
 
 
-def _due(statement: Statement, limit: int, using: str) -> list[Due]:
+def _due(statement: Statement, limit: int, using: str, began: int) -> list[Due]:
     return [
         Due(scope, record if isinstance(record, UUID) else UUID(record), Status(status))
-        for scope, record, status in statement.rows(using, limit=limit)
+        for scope, record, status in statement.rows(using, limit=limit, began=began)
     ]

@@ -173,7 +173,7 @@ def test_a_row_that_another_run_holds_is_left_to_it(monkeypatch: pytest.MonkeyPa
 def test_the_time_limit_is_looked_at_between_two_polls(answering: Callable[[Ask], None]) -> None:
     for _ in range(3):
         doubtful()
-    clock = iter([0.0, 0.0, 5.0, 11.0, 11.0])
+    clock = iter([0.0, 0.0, 0.0, 0.0, 5.0, 11.0, 11.0])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(maintenance, "monotonic", lambda: next(clock))

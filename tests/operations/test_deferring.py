@@ -29,13 +29,14 @@ from django_idempotency.finishing import Attempt
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.operations import Op, operation
 from django_idempotency.resolution import resolve
+from django_idempotency.schema import StatementNow
 from django_idempotency.settling import NotExecuted, StepLanded
 from testproject.payments.models import LedgerEntry
 from tests.flow.flows import elsewhere
 from tests.operations.exports import MESSAGES, STEPS, export, failing, note, unlucky
 from tests.operations.rides import WORLD, Killed, a_call, book, claimed, lease_over
 from tests.operations.test_doubtful_steps import careful
-from tests.processes import at_once
+from tests.processes import at_once, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 AGO = timedelta(seconds=1)
@@ -179,6 +180,22 @@ def test_a_message_that_was_lost_is_sent_again() -> None:
     assert [message] == MESSAGES
     assert maintenance.sweep() == {}
     assert perform(message) == "landed"
+
+
+def test_a_broker_so_slow_that_messages_are_due_again_gets_each_once_in_a_run(settings: Any) -> None:
+    for _ in range(4):
+        deferred()
+    all_due()
+    sent: list[str] = []
+
+    def slowly(message: str) -> None:
+        sent.append(message)
+        if len(sent) == 2:
+            wait_until(IdempotencyKey.objects.filter(id=sent[0], locked_until__lte=StatementNow()).exists)
+
+    settings.IDEMPOTENCY = {"ENQUEUE": slowly, "PICK_UP": 1}
+    assert maintenance.sweep(maintenance.Bounds(batch_size=2)) == {"enqueued": 4}
+    assert len(set(sent)) == 4
 
 
 @pytest.mark.parametrize("step", STEPS)
