@@ -16,7 +16,7 @@ from django_idempotency.store.dialects import DIALECTS
 
 # DB_CASCADE came with Django 6.1.
 _TAKES_ROWS_ALONG: Final = (models.CASCADE, getattr(models, "DB_CASCADE", models.CASCADE))
-_FORBIDS: Final = (models.PROTECT, models.RESTRICT)
+_FORBIDS: Final = (models.PROTECT, models.RESTRICT, models.DO_NOTHING)
 _SQLITE_HINT: Final = 'Add "transaction_mode": "IMMEDIATE" to the OPTIONS of this database.'
 
 
@@ -104,5 +104,12 @@ def check_pointers(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
             id="django_idempotency.E028",
         )
         for each in pointers()
-        if each.on_delete in _TAKES_ROWS_ALONG + _FORBIDS and not each.related_model._meta.auto_created
+        if _harms(each) and not each.related_model._meta.auto_created
     ]
+
+
+def _harms(pointer: Any) -> bool:
+    """DO_NOTHING leaves it to the database, which forbids nothing where it has no constraint."""
+    if pointer.on_delete is models.DO_NOTHING and not pointer.field.db_constraint:
+        return False
+    return pointer.on_delete in _TAKES_ROWS_ALONG + _FORBIDS

@@ -12,7 +12,7 @@ from math import inf
 from time import monotonic, sleep
 from typing import Any
 
-from django.db import InterfaceError, OperationalError
+from django.db import IntegrityError, InterfaceError, OperationalError
 from django.db.models import QuerySet
 
 from django_idempotency import signals
@@ -122,7 +122,7 @@ def reap(bounds: Bounds | None = None) -> Counter[str]:
 
 
 def _reap_page(page: list[duties.Due], bounds: Bounds, counts: Counter[str]) -> None:
-    deleted = delete([due.id for due in page], bounds.using)
+    deleted = _deleted(page, bounds.using, counts)
     counts["deleted"] += deleted
     if deleted == len(page):
         return
@@ -132,6 +132,19 @@ def _reap_page(page: list[duties.Due], bounds: Bounds, counts: Counter[str]) -> 
             counts["abandoned"] += duties.abandon(due.scope, due.id, reply, bounds.using)
         elif due.status in (Status.COMPLETED, Status.FAILED):
             counts["expired"] += duties.expire(due.scope, due.id, bounds.using)
+
+
+def _deleted(page: list[duties.Due], using: str, counts: Counter[str]) -> int:
+    """What somebody's rows keep from going must not keep the others: a page that fails is tried in halves."""
+    try:
+        return delete([due.id for due in page], using)
+    except IntegrityError:
+        if len(page) > 1:
+            middle = len(page) // 2
+            return _deleted(page[:middle], using, counts) + _deleted(page[middle:], using, counts)
+        logger.exception("Idempotency record %s cannot be deleted; the next run tries again.", page[0].id)
+        counts["failed"] += 1
+        return 0
 
 
 def _reap_old(name: str, old: QuerySet[Any], bounds: Bounds, counts: Counter[str], over: Callable[[], bool]) -> None:

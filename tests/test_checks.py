@@ -142,7 +142,7 @@ def test_the_checks_are_registered_and_open_no_connection(settings: Settings) ->
         call_command("check")
 
 
-@pytest.mark.parametrize("on_delete", [models.CASCADE, models.PROTECT, models.RESTRICT])
+@pytest.mark.parametrize("on_delete", [models.CASCADE, models.PROTECT, models.RESTRICT, models.DO_NOTHING])
 def test_e028_a_foreign_key_that_the_reaper_would_follow(on_delete: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert check_pointers(None) == []
     (relation,) = pointers()
@@ -150,3 +150,10 @@ def test_e028_a_foreign_key_that_the_reaper_would_follow(on_delete: Any, monkeyp
     message = only(check_pointers(None))
     assert (message.id, message.obj) == ("django_idempotency.E028", Payment)
     assert "payments.Payment.idempotency_key" in message.msg
+
+
+def test_e028_lets_a_foreign_key_be_that_the_database_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    (relation,) = pointers()
+    monkeypatch.setattr(relation, "on_delete", models.DO_NOTHING)
+    monkeypatch.setattr(relation.field, "db_constraint", False)
+    assert check_pointers(None) == []

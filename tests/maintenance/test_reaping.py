@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db import connection
+from django.db import connection, models
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from pytest_django.plugin import DjangoDbBlocker
@@ -125,6 +125,24 @@ def test_a_page_is_followed_by_the_next() -> None:
         paid_by(past(completed()))
     assert +maintenance.reap(maintenance.Bounds(batch_size=2)) == {"deleted": 5}
     assert Payment.objects.filter(idempotency_key=None).count() == 5
+
+
+@pytest.mark.django_db(transaction=True)  # PostgreSQL and SQLite look at a foreign key at the commit
+@pytest.mark.parametrize("on_delete", [models.DO_NOTHING, models.PROTECT, models.RESTRICT])
+def test_what_a_row_keeps_from_going_keeps_no_others(
+    on_delete: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (relation,) = reaping.pointers()
+    monkeypatch.setattr(relation, "on_delete", on_delete)
+    gone = [past(completed()) for _ in range(7)]
+    kept = {paid_by(each).idempotency_key_id for each in (gone[0], gone[4])}
+
+    for deleted in (5, 0):
+        counts = maintenance.reap(maintenance.Bounds(batch_size=3))
+        assert (counts["deleted"], counts["failed"], records()) == (deleted, 2, kept)
+
+    assert set(Payment.objects.values_list("idempotency_key_id", flat=True)) == kept
+    assert all(f"{record} cannot be deleted" in caplog.text for record in kept)
 
 
 @pytest.fixture
