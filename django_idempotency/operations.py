@@ -51,6 +51,8 @@ def operation(name: str, *, version: int = 1, longest: timedelta = timedelta(hou
 
     In a worker its lease is extended while it runs, for `longest` at most.
     """
+    if not isinstance(longest, timedelta) or longest < timedelta(seconds=1) or longest.microseconds:
+        raise ValueError(f"longest must be a timedelta of whole seconds, at least one; it is {longest!r}.")
 
     def register(function: F) -> F:
         made = Operation(name, function, version, longest)

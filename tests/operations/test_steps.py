@@ -1,6 +1,8 @@
 """An operation that is cut anywhere ends with every step done once."""
 
+from datetime import timedelta
 from functools import partial
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -114,6 +116,12 @@ def test_older_code_does_not_go_on_with_what_newer_code_began() -> None:
     runs.begin(attempt.call.scope, attempt.call.id, attempt.token, runs.Run("tests.ride", "{}", newer, 0), "default")
     with pytest.raises(ChangedDefinition, match="version 2"):
         operations.resume(attempt)
+
+
+@pytest.mark.parametrize("longest", [timedelta(hours=1) / 7, timedelta(0), timedelta(seconds=-5), 3600, None], ids=repr)
+def test_a_time_that_no_attempt_could_have_is_refused_where_it_is_written(longest: Any) -> None:
+    with pytest.raises(ValueError, match="longest must be"):
+        operations.operation("tests.timed", longest=longest)
 
 
 def test_what_is_not_registered_is_named() -> None:
