@@ -105,7 +105,7 @@ def _may_finish(attempt: Attempt) -> None:
     except InsideTransaction:
         raise InsideTransaction(
             "An answer cannot be stored inside an open transaction: a rollback would forget it. "
-            "Move the call out of `atomic()`."
+            "Move the call out of `atomic()`, and leave autocommit on."
         ) from None
 
 

@@ -78,7 +78,7 @@ def _member(name: str, kind: type[StrEnum], value: str) -> StrEnum:
         raise ValueError(f"{name} must be one of {known}; it is {value!r}.") from None
 
 
-_LONGEST: Final = timedelta(seconds=2**31 - 1)  # what the record's columns hold
+_LONGEST: Final = timedelta(seconds=2**30 - 1)  # the record's columns hold the sum of two
 
 
 def _positive(name: str, value: timedelta) -> None:

@@ -31,7 +31,7 @@ BAD_POLICIES: list[tuple[str, dict[str, Any]]] = [
     ("lease", {"lease": timedelta(milliseconds=999)}),
     ("lease", {"lease": timedelta(seconds=1, microseconds=1)}),
     ("grace", {"grace": -SECOND}),
-    *((name, {name: timedelta(seconds=2**31)}) for name in ("lease", "grace", "audit", "retention")),
+    *((name, {name: timedelta(seconds=2**30)}) for name in ("lease", "grace", "audit", "retention")),
     ("retry_hint", {"retry_hint": timedelta(0)}),
     ("audit", {"audit": timedelta(0)}),
     ("retention", {"retention": timedelta(0)}),
@@ -57,7 +57,7 @@ BAD_POLICIES: list[tuple[str, dict[str, Any]]] = [
 GOOD_POLICIES: list[dict[str, Any]] = [
     {"lease": SECOND, "grace": SECOND, "retry_hint": SECOND, "audit": SECOND, "retention": SECOND},
     {"retention": None},
-    {name: timedelta(seconds=2**31 - 1) for name in ("lease", "grace", "audit", "retention")},
+    {name: timedelta(seconds=2**30 - 1) for name in ("lease", "grace", "audit", "retention")},
     {"heartbeat": SECOND, "transaction": "late"},
     {"claim_limit": timedelta(milliseconds=10)},
     {"wait": timedelta(0)},
