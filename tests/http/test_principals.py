@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group, User
 from django.http import HttpRequest
+from django.test.utils import isolate_apps
 from django.urls import path
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
@@ -71,11 +72,12 @@ def test_a_user_without_a_number_shares_nothing(anonymous: Person) -> None:
     assert (Ran.count, IdempotencyKey.objects.count()) == (0, 0)
 
 
+@isolate_apps("django.contrib.auth")
 def test_a_proxy_of_the_users_model_is_the_user() -> None:
     class Proxy(User):
         class Meta:
             proxy = True
-            app_label = "payments"
+            app_label = "auth"
 
     request: Any = HttpRequest()
     request.user = Proxy(pk=7)
