@@ -209,3 +209,13 @@ def test_each_state_has_a_colour_of_its_own_in_light_and_in_dark(visit: Open) ->
     colours = {word: colour for word, colour in seen["light"].items() if word not in ("pending",)}
     assert len(set(colours.values())) == len(colours)
     assert not [colour for colour in colours.values() if re.match(r"rgba\(0, 0, 0, 0\)", colour)]
+
+
+def test_beside_the_sidebar_and_the_filters_every_column_is_seen(visit: Open) -> None:
+    page, _ = visit(LIST, viewport={"width": 1280, "height": 800})
+    sidebar = page.locator("#nav-sidebar")
+    if "shifted" not in page.locator("#main").get_attribute("class"):
+        page.click("#toggle-nav-sidebar")
+    see(sidebar).to_be_visible()
+    results = page.locator(".results")
+    assert results.evaluate("element => element.scrollWidth - element.clientWidth") <= 0
