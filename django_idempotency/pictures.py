@@ -23,14 +23,14 @@ from django_idempotency.words import STATES, number, span
 
 OPENED: Final = [status for status in STATES if status in OPEN]
 ENDED: Final = [status for status in STATES if status not in OPEN]
-KINDS: Final = {
+KINDS: Final = {  # the colours of the record list
     Status.DEAD_LETTER: "worst",
-    Status.UNKNOWN: "bad",
+    Status.UNKNOWN: "doubt",
     Status.IN_PROGRESS: "calm",
     Status.PENDING: "calm",
     Status.COMPLETED: "good",
-    Status.FAILED: "warn",
-    Status.FAILED_RETRYABLE: "quiet",
+    Status.FAILED: "bad",
+    Status.FAILED_RETRYABLE: "again",
     Status.EXPIRED: "quiet",
 }
 ALWAYS: Final = (Status.COMPLETED, Status.UNKNOWN, Status.DEAD_LETTER)
@@ -39,15 +39,15 @@ OUTCOMES: Final[dict[str, tuple[str | Promise, str, bool]]] = {  # what it is ca
     "completed": (gettext_lazy("answers stored"), "good", False),
     "reserve.replay": (gettext_lazy("replays"), "good", True),
     "reserve.in_progress": (gettext_lazy("still running"), "quiet", True),
-    "reserve.failed_retry": (gettext_lazy("tried again"), "quiet", False),
+    "reserve.failed_retry": (gettext_lazy("tried again"), "again", False),
     "reserve.expired": (gettext_lazy("expired keys"), "quiet", False),
-    "reserve.key_misuse": (gettext_lazy("misused keys"), "warn", True),
-    "reserve.unknown": (gettext_lazy("unknown outcomes"), "bad", True),
-    "reconcile.scheduled": (gettext_lazy("became unknown"), "bad", False),
+    "reserve.key_misuse": (gettext_lazy("misused keys"), "bad", True),
+    "reserve.unknown": (gettext_lazy("unknown outcomes"), "doubt", True),
+    "reconcile.scheduled": (gettext_lazy("became unknown"), "doubt", False),
     "reconcile.resolved": (gettext_lazy("doubts settled"), "good", False),
     "reconcile.dead_letter": (gettext_lazy("doubts given up"), "worst", False),
-    "zombie_key": (gettext_lazy("leases that ran out"), "bad", False),
-    "lease.lost": (gettext_lazy("attempts fenced off"), "bad", False),
+    "zombie_key": (gettext_lazy("leases that ran out"), "doubt", False),
+    "lease.lost": (gettext_lazy("attempts fenced off"), "doubt", False),
     "store.error": (gettext_lazy("store failures"), "worst", False),
 }
 PERIOD_WORDS: Final = {"day": gettext_lazy("last 24 hours"), "week": gettext_lazy("last 7 days")}
@@ -134,7 +134,7 @@ def _doubts(found: Figures) -> Section:
     unknown, dead = found.doubts[Status.UNKNOWN], found.doubts[Status.DEAD_LETTER]
     head = [_("age"), str(STATES[Status.UNKNOWN]), str(STATES[Status.DEAD_LETTER])]
     rows = [
-        charts.Bar(label, _doubtful(young, old), [("bad", young), ("worst", old)])
+        charts.Bar(label, _doubtful(young, old), [("doubt", young), ("worst", old)])
         for label, young, old in zip(_ages(), unknown, dead, strict=True)
     ]
     table = [[row.label, number(young), number(old)] for row, young, old in zip(rows, unknown, dead, strict=True)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import colorsys
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +14,7 @@ from django.urls import reverse
 from pytest_django.live_server_helper import LiveServer
 
 from django_idempotency.dashboard import forget
+from django_idempotency.pictures import KINDS
 from testproject.history import fill
 from tests.browser.browsing import axe, launched, opened
 from tests.maintenance.records import completed
@@ -71,6 +74,44 @@ def test_the_style_sheet_colours_the_pictures(chromium: Any, cookie: dict[str, s
         seen.add(page.evaluate("getComputedStyle(document.querySelector('.chart .worst')).fill"))
     assert len(seen) == 2
     assert "rgb(0, 0, 0)" not in seen
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_state_has_the_hue_that_it_has_in_the_list(
+    chromium: Any, cookie: dict[str, str], address: str, scheme: str
+) -> None:
+    page, _ = opened(chromium, cookie, address, color_scheme=scheme)
+    drawn = {status: hue(page.evaluate(DRAWN, kind)) for status, kind in KINDS.items()}
+    records = address.removesuffix("dashboard/")
+    page, _ = opened(chromium, {**cookie, "url": records}, records, color_scheme=scheme)
+    listed = {status: hue(page.evaluate(LISTED, status.value)) for status in KINDS}
+    apart = {status: min(abs(drawn[status] - each), 360 - abs(drawn[status] - each)) for status, each in listed.items()}
+    assert {status for status, degrees in apart.items() if degrees > 25} == set()
+
+
+def hue(colour: str) -> float:
+    red, green, blue = (int(part) / 255 for part in re.findall(r"\d+", colour)[:3])
+    return colorsys.rgb_to_hls(red, green, blue)[0] * 360
+
+
+DRAWN = """
+kind => {
+  const [chart, bar] = ["svg", "rect"].map(name => document.createElementNS("http://www.w3.org/2000/svg", name));
+  chart.classList.add("chart"); bar.classList.add(kind);
+  document.querySelector(".idempotency-dashboard").append(chart); chart.append(bar);
+  return getComputedStyle(bar).fill;
+}
+"""
+LISTED = """
+status => {
+  const badge = document.createElement("span");
+  badge.classList.add("idem-status", "idem-" + status);
+  document.querySelector("#content").append(badge);
+  const style = getComputedStyle(badge);
+  return status === "dead_letter" ? style.backgroundColor : style.color;
+}
+"""
 
 
 @pytest.mark.usefixtures("history")
