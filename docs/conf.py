@@ -16,7 +16,7 @@ myst_heading_anchors = 3
 nitpicky = True
 
 html_theme = "furo"
-html_title = f"django_idempotency {release}"
+html_title = f"Django Idempotency {release}"  # the name of the package would break inside the word
 
 
 def setup(app: Any) -> None:
