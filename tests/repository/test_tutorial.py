@@ -64,9 +64,9 @@ def test_followed_literally_it_ends_where_it_says(shell: Shell, port: str, tmp_p
 def install(shell: Shell, wheel: Path, environment: Path) -> None:
     """The wheel as it is; what it depends on is borrowed, because a test asks no package index."""
     (site,) = environment.glob("lib/python*/site-packages")
-    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
     code, printed = shell.type(f"{INSTALL} --quiet --no-index --no-deps {wheel}")
     assert code == 0, f"{printed}\n{shell.complaints}"
+    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")  # not before: pip would find it there
     _, where = shell.type('python -c "import django_idempotency as it; print(it.__file__)"')
     assert where.startswith(str(site)), "the wheel, not the checkout"
 

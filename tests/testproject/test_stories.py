@@ -20,7 +20,8 @@ def test_what_happened_to_a_story_happened_in_this_order() -> None:
         events = list(IdempotencyEvent.objects.filter(record_id=row.pk).order_by("id").values_list("at", flat=True))
         lease, now = timedelta(seconds=row.lease_seconds), timezone.now() + timedelta(seconds=5)  # two clocks
         assert [row.created_at, *events, now] == sorted([row.created_at, *events, now]), row.key
-        assert row.attempts == 1, row.key
+        given_back = IdempotencyEvent.objects.filter(record_id=row.pk, transition="T14").exists()
+        assert row.attempts == (0 if given_back else 1), row.key
         assert row.grace_until == row.created_at + lease + timedelta(seconds=row.grace_seconds), row.key
         if row.status == Status.IN_PROGRESS:
             assert row.locked_until == row.created_at + lease
