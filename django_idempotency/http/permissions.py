@@ -11,14 +11,14 @@ _MIXINS: Final = ("PermissionRequiredMixin", "UserPassesTestMixin")  # a login i
 
 def asked_inside(endpoint: Endpoint, *, everything: bool = False) -> str:
     """What asks, by name; empty where nothing does. `everything` stands for a protection around the whole view."""
-    found = _in_class(endpoint, everything) if endpoint.view is not None else _in_layers(endpoint, everything)
+    view = endpoint.view
+    found = _in_layers(endpoint, everything) if view is None else _in_class(view, endpoint, everything)
     return next(found, "")
 
 
-def _in_class(endpoint: Endpoint, everything: bool) -> Iterator[str]:
-    assert endpoint.view is not None  # noqa: S101 - asked for views with a class only
+def _in_class(view: type, endpoint: Endpoint, everything: bool) -> Iterator[str]:
     inside = everything or (bool(endpoint.around) and "dispatch" not in endpoint.inside)
-    for base in endpoint.view.__mro__:
+    for base in view.__mro__:
         if inside and base.__module__ == "django.contrib.auth.mixins" and base.__name__ in _MIXINS:
             yield base.__name__
         inside = inside or mark_of(vars(base).get("dispatch")) is not None

@@ -43,7 +43,7 @@ class Provider(stripe.HTTPClient):
             return json.dumps({"error": {"type": "invalid_request_error", "code": "rate_limit"}}), 429, {}
         intent = self._intent(headers["Idempotency-Key"], dict(parse_qsl(post_data)))
         if self.loses_answers:
-            raise stripe.APIConnectionError("Read timed out.")  # type: ignore[no-untyped-call]
+            raise stripe.APIConnectionError("Read timed out.")  # type: ignore[no-untyped-call] # of that library
         error = intent["last_payment_error"]
         return (json.dumps({"error": error}), 402, {}) if error else (json.dumps(intent), 200, {})
 
