@@ -110,6 +110,6 @@ def check_pointers(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
 
 def _harms(pointer: Any) -> bool:
     """DO_NOTHING leaves it to the database, which forbids nothing where it has no constraint."""
-    if pointer.on_delete is models.DO_NOTHING and not pointer.field.db_constraint:
+    if pointer.on_delete is models.DO_NOTHING and not getattr(pointer.field, "db_constraint", False):
         return False
     return pointer.on_delete in _TAKES_ROWS_ALONG + _FORBIDS

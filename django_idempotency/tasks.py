@@ -147,7 +147,8 @@ def _come_again(busy: StillRunning) -> NoReturn:
         raise busy
     waits = request.get(WAITS, 0)
     wait = max(busy.retry_after, min(2**waits, LONGEST_WAIT_SECONDS))
-    again = current_task.signature_from_request(countdown=wait, headers={**(request.headers or {}), WAITS: waits + 1})
+    headers = request.as_execution_options()["headers"] or {}  # without what a broker wrote into them
+    again = current_task.signature_from_request(countdown=wait, headers={**headers, WAITS: waits + 1})
     again.apply_async()
     raise Retry(exc=busy, when=wait) from busy
 

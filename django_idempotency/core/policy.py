@@ -150,7 +150,7 @@ class Policy:
     after_expiry: AfterExpiry = AfterExpiry.RUN
     attempts: int = 10  # how often a key may be tried whose attempts were proven not executed
     on_error: OnError = OnError.DOUBT
-    refusals: tuple[type[Exception], ...] = ()  # exceptions that are answers of the endpoint, like a 404
+    refusals: Collection[type[Exception]] = ()  # exceptions that are answers of the endpoint, like a 404
     not_executed: Callable[[BaseException], bool] | None = None  # the endpoint's own proof that nothing happened
     store: Callable[[int], bool] | Collection[int] | None = None  # which statuses are kept; None keeps every one
     streaming: Streaming = Streaming.OMIT
@@ -227,7 +227,8 @@ def _optional(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 
 def _are_refusals(value: Any) -> bool:
-    return isinstance(value, tuple) and all(isinstance(each, type) and issubclass(each, Exception) for each in value)
+    members = value if isinstance(value, Collection) else (None,)
+    return all(isinstance(each, type) and issubclass(each, Exception) for each in members)
 
 
 def _are_statuses(value: Any) -> bool:
@@ -256,7 +257,7 @@ _FITS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "retention": _OPTIONAL_TIME,
     "audit": _TIME,
     "attempts": (_is(int), "a whole number"),
-    "refusals": (_are_refusals, "a tuple of exception classes"),
+    "refusals": (_are_refusals, "a collection of exception classes"),
     "not_executed": _FUNCTION,
     "store": (_optional(_are_statuses), "a function, a collection of statuses or None"),
     "key": (_is(KeyRule), "a KeyRule"),

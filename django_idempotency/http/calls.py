@@ -72,14 +72,19 @@ def principal_of(request: HttpRequest, policy: Policy) -> str | None:
     user: Any = getattr(request, "user", None)
     known = user is not None and user.is_authenticated
     if known and getattr(user, "pk", None) is not None:
-        kind = _kind(user)
-        return f"user:{user.pk}" if kind == user_model() else f"user:{kind}:{user.pk}"
+        return f"user:{user.pk}" if _is_user(user) else f"user:{_kind(user)}:{user.pk}"
     credential: Any = getattr(request, "auth", None)
     if getattr(credential, "pk", None) is not None:
         return f"auth:{_kind(credential)}:{credential.pk}"
     if policy.share_anonymous and not known:
         return None
     raise NoPrincipal
+
+
+def _is_user(somebody: Any) -> bool:
+    """A row of the project's users, or of a model that extends them: the number is the same."""
+    models = (getattr(base, "_meta", None) for base in somebody.__class__.__mro__)
+    return any(options is not None and options.label_lower == user_model() for options in models)
 
 
 def _kind(holder: Any) -> str:

@@ -95,9 +95,9 @@ class Exchange:
     def kept(self, response: HttpResponseBase, *, reached_out: bool = False) -> tuple[HttpResponseBase, Reply]:
         """A success is always kept: its effect is there, and a free key would run it again.
 
-        So is whatever follows a call to somebody else: that a refusal came of it does not prove that nothing did.
+        So is a refusal that follows a call to somebody else, which does not prove that nothing happened.
         """
-        refused = response.status_code >= 400 and not reached_out
+        refused = response.status_code >= (500 if reached_out else 400)
         if refused and (self.gives_back(response) or not self.policy.keeps(response.status_code)):
             raise NotKept(response)
         return response, self.capture(response)

@@ -123,9 +123,9 @@ class Leased:
         return self.exchange.unavailable()
 
     def let_go(self, response: HttpResponseBase) -> HttpResponseBase:
-        """An answer that is not kept frees the key, unless an earlier attempt is in doubt: it proves nothing then."""
+        """An answer that is not kept frees the key, but not after a call, nor while an earlier attempt is in doubt."""
         code = f"status_{response.status_code}"
-        if release(self.entered, code, give_back=self.exchange.gives_back(response)):
+        if not self.entered.reached_out and release(self.entered, code, give_back=self.exchange.gives_back(response)):
             return response
         doubt(self.entered, code)
         return self.exchange.overtaken(self.call)

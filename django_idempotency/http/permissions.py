@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from types import FunctionType
 from typing import Any, Final
 
-from django_idempotency.http.endpoints import Endpoint, mark_of
+from django_idempotency.http.endpoints import Endpoint, layers, mark_of
 
+_DECORATORS: Final = "django_idempotency.decorators"
 _MIXINS: Final = ("PermissionRequiredMixin", "UserPassesTestMixin")  # a login is asked for by the scope already
 
 
@@ -25,11 +26,14 @@ def _in_class(view: type, endpoint: Endpoint, everything: bool) -> Iterator[str]
 
 
 def _in_layers(endpoint: Endpoint, everything: bool) -> Iterator[str]:
-    inside = everything
-    for layer in endpoint.layers:
-        if inside and _asks(layer):
-            yield "permission_required or user_passes_test"
-        inside = inside or mark_of(layer) is not None
+    outermost = [endpoint.callback] if everything else filter(_protects, endpoint.layers)
+    if any(_asks(inside) for each in outermost for inside in layers(each)):
+        yield "permission_required or user_passes_test"
+
+
+def _protects(layer: Any) -> bool:
+    """Whether it is `@idempotent` itself: its mark is copied by every careful decorator above it."""
+    return isinstance(layer, FunctionType) and layer.__globals__.get("__name__") == _DECORATORS
 
 
 def _asks(layer: Any) -> bool:
@@ -38,4 +42,4 @@ def _asks(layer: Any) -> bool:
         return False
     held = dict(zip(layer.__code__.co_freevars, layer.__closure__ or (), strict=True))
     test = held["test_func"].cell_contents if "test_func" in held else None
-    return test is not None and not test.__qualname__.startswith("login_required.")
+    return test is not None and not getattr(test, "__qualname__", "").startswith("login_required.")

@@ -66,6 +66,7 @@ GOOD_POLICIES: list[dict[str, Any]] = [
     {"store": frozenset({404})},
     {"store": bool},
     {"refusals": (LookupError,)},
+    {"refusals": [LookupError]},
     {"scope": str, "authorize": bool, "upgrade": str, "not_executed": bool},
     {"key": KeyRule(), "fingerprint": FingerprintRule(), "reply": ReplyRule(), "profile": STRIPE},
     {"mode": "atomic"},

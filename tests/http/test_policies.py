@@ -174,6 +174,20 @@ def test_a_refusal_after_a_call_to_somebody_else_is_stored_whatever_is_declared(
     assert IdempotencyKey.objects.get().status == ("completed" if reached else "failed_retryable")
 
 
+@pytest.mark.parametrize("transaction", ["whole", "late"])
+def test_a_server_error_after_a_call_that_is_not_to_be_stored_is_doubt(
+    alice: Person, serve: Serve, transaction: str
+) -> None:
+    def view(request: HttpRequest) -> HttpResponse:
+        request.idempotency.derive("charge")  # type: ignore[attr-defined]
+        return JsonResponse({"run": Ran.again()}, status=503)
+
+    serve(idempotent(transaction=transaction, store=lambda status: status < 500)(view))
+    codes = [alice.post("/it").json()["code"] for _ in range(2)]
+    assert (codes, Ran.count) == (["idempotency_outcome_unknown"] * 2, 1)
+    assert IdempotencyKey.objects.get().status == "unknown"
+
+
 def test_a_refusal_in_atomic_mode_leaves_a_doubt_in_doubt(alice: Person, serve: Serve) -> None:
     """The endpoint was leased when the doubt came up."""
 

@@ -73,15 +73,21 @@ def test_a_user_without_a_number_shares_nothing(anonymous: Person) -> None:
 
 
 @isolate_apps("django.contrib.auth")
-def test_a_proxy_of_the_users_model_is_the_user() -> None:
+def test_what_extends_the_users_model_is_the_user() -> None:
     class Proxy(User):
         class Meta:
             proxy = True
             app_label = "auth"
 
+    class Extended(User):
+        class Meta:
+            app_label = "auth"
+
     request: Any = HttpRequest()
     request.user = Proxy(pk=7)
     assert principal_of(request, Policy()) == "user:7"
+    request.user = Extended(pk=7)
+    assert principal_of(request, Policy()) == "user:7", "its row is the user's"
     request.user = Proxy()
     with pytest.raises(NoPrincipal):
         principal_of(request, Policy())

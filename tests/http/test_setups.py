@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial, wraps
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -418,8 +419,26 @@ def test_e032_a_permission_asked_before(settings: Any) -> None:
     login = idempotent(wanted("login")(answer))  # the scope asks for one already
     later: Any = type("Later", (PermissionRequiredMixin, Dispatched), {"permission_required": "auth.add_group"})
     mixed: Any = type("Mixed", (PermissionRequiredMixin, Mixed), {"permission_required": "auth.add_group"})
-    views = [later.as_view(), mixed.as_view(), DecoratedInside.as_view()]
+    views = [later.as_view(), mixed.as_view(), DecoratedInside.as_view(), never_cache(csrf_exempt(outside))]
     assert found(settings, outside, login, *views) == []
+
+
+def test_e032_looks_at_nothing_beside_the_protection(settings: Any) -> None:
+    def by_method(get: Any, post: Any) -> Any:
+        def chosen(request: HttpRequest) -> HttpResponse:
+            answered: HttpResponse = (post if request.method == "POST" else get)(request)
+            return answered
+
+        return chosen
+
+    asking = wanted("permission")
+    assert found(settings, by_method(asking(answer), asking(idempotent(careful_wrapper(answer))))) == []
+
+
+def test_e032_any_callable_may_ask(settings: Any) -> None:
+    staff = user_passes_test(attrgetter("is_staff"))
+    assert ids(found(settings, idempotent(staff(answer)))) == ["E032"]
+    assert found(settings, staff(idempotent(careful_wrapper(answer)))) == []
 
 
 def test_w033_a_permission_asked_behind_the_middleware(settings: Any) -> None:

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 from celery import shared_task
+from celery.app.task import Context
 from celery.app.trace import build_tracer
 
 from django_idempotency.exceptions import InvalidKey, KeyReused, Misplaced, NotExecuted, OutcomeUnknown, StillRunning
@@ -122,6 +123,23 @@ def test_what_runs_elsewhere_comes_again_later_however_often(message: str, monke
     assert [each["headers"][WAITS] for each in sent] == [1, 4, 7, 8, 401]
     assert {(each["task_id"], each["retries"]) for each in sent} == {(message, 2)}
     assert entries(message) == 0
+
+
+def test_what_comes_again_carries_the_headers_that_a_retry_would(message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RabbitMQ takes a message that still says where it died for one that goes round in circles, and drops it."""
+    as_a_worker = build_tracer(by_id.name, by_id, app=by_id.app)
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setattr(by_id, "apply_async", lambda args, kwargs, **options: sent.append(options))
+    headers = {"mine": "kept", "x-death": [{"queue": "delayed"}], "x-first-death-queue": "delayed"}
+    request = {"id": message, "args": (message,), "kwargs": {}, "headers": headers}
+
+    def come() -> None:
+        as_a_worker(message, [message], {}, request)
+
+    while_it_runs_elsewhere(message, come)
+    (again,) = sent
+    assert again["headers"] == {**Context(request).as_execution_options()["headers"], WAITS: 1}
+    assert again["headers"]["mine"] == "kept"
 
 
 def test_what_runs_elsewhere_fails_where_nothing_can_come_later(message: str) -> None:
