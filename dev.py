@@ -19,6 +19,7 @@ import tempfile
 import time
 import venv
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -151,15 +152,29 @@ def without_password(url: str) -> str:
     return url.rpartition("@")[2]
 
 
-def pytest(database: str, url: str, servers: dict[str, str], arguments: list[str]) -> tuple[bool, str]:
-    """Whether pytest was content, and the line it closed with."""
-    print(f"\n######## {database}: {without_password(url)}", flush=True)
+def pytest_on_each(urls: dict[str, str], servers: dict[str, str], arguments: list[str]) -> dict[str, tuple[bool, str]]:
+    """The suites beside each other: each waits for its database and its processes more than it computes."""
+    pool = ThreadPoolExecutor(os.cpu_count())
+    runs: dict[str, Future[tuple[bool, str]]] = {}
+    try:
+        for name, url in urls.items():
+            again = [f"--ignore={folder}" for folder in NO_DATABASE] if runs and not arguments else []
+            title = f"{name:<10} | " if len(urls) > 1 else ""
+            runs[name] = pool.submit(pytest, title, url, servers, [*again, *arguments])
+        return {name: run.result() for name, run in runs.items()}
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def pytest(title: str, url: str, servers: dict[str, str], arguments: list[str]) -> tuple[bool, str]:
+    """Whether pytest was content, and the line it closed with. The title begins each line."""
+    print(f"{title}######## {without_password(url)}", flush=True)
     command = [PYTHON, "-u", "-m", "coverage", "run", "-m", "pytest", *arguments]
     environment = {**os.environ, **servers, "DATABASE_URL": url}
     closing = "pytest ended without a closing line"
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout or ():
-            print(line, end="", flush=True)
+            print(title + line, end="", flush=True)
             if re.search(r"(passed|failed|errors?|skipped|deselected|no tests ran)\b.* in [\d.]+s", line):
                 closing = line.strip()
     return process.returncode == 0, closing
@@ -179,16 +194,16 @@ def test(only: str | None, arguments: list[str]) -> bool:
     prepare("test")
     tool("coverage", "erase")
     servers, missing = brokers(), []
-    outcomes: dict[str, tuple[bool, str]] = {}
-    for name, (find, reason) in DATABASES.items():
-        with ExitStack() as stack:
+    urls: dict[str, str] = {}
+    with ExitStack() as stack:
+        for name, (find, reason) in DATABASES.items():
             if only not in (None, name):
                 missing.append(f"{name}: left out by --only {only}")
             elif url := find(stack):
-                again = [f"--ignore={folder}" for folder in NO_DATABASE] if outcomes and not arguments else []
-                outcomes[name] = pytest(name, url, servers, [*again, *arguments])
+                urls[name] = url
             else:
                 missing.append(f"{name}: {reason}")
+        outcomes = pytest_on_each(urls, servers, arguments)
     missing += [f"{name}: not set, and nothing answers locally" for name in LOCAL_BROKERS if name not in servers]
     covered, verdict = coverage(complete=len(outcomes) == len(DATABASES) and not arguments)
     print("\n######## summary\nreachable brokers: " + (", ".join(map(without_password, servers.values())) or "none"))
