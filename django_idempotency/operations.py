@@ -106,9 +106,8 @@ class Op:
         if recorded is not None:
             return recorded.result
         with transaction.atomic(using=self._attempt.using):
-            result = function(*args, **kwargs)
-            self._mark(self._progress.done(name, result), LostLease.RESUME)
-        return result
+            self._mark(self._progress.done(name, function(*args, **kwargs)), LostLease.RESUME)
+        return self._progress.steps[-1].result
 
     def effect(self, name: str, function: Callable[[str], Any], /, *, in_doubt: InDoubt) -> Any:
         """One foreign call, given its downstream key. `in_doubt` says what a crash in its middle means.
@@ -132,7 +131,7 @@ class Op:
                 self._mark(self._progress.taken_back(), LostLease.RESUME)
             raise
         self._mark(self._progress.done(name, result), LostLease.RESUME)
-        return result
+        return self._progress.steps[-1].result
 
     def end(self) -> None:
         """The function has returned: it must have come by every step in the record, and none may be in doubt."""
@@ -171,12 +170,13 @@ class Op:
 
     def _mark(self, progress: Progress, on_lost_lease: LostLease) -> None:
         attempt, text, done = self._attempt, progress.dump(), self._steps_done
+        then = done + 1 if progress.steps else 0  # with no step left the key may be freed, as before the first one
         place = (text, progress.recovery_point, on_lost_lease)
-        if not runs.mark(attempt.call.scope, attempt.call.id, attempt.token, done, *place, attempt.using):
+        if not runs.mark(attempt.call.scope, attempt.call.id, attempt.token, done, then, *place, attempt.using):
             raise LostFence
         self._progress = Progress.load(text)  # the result as a later process would see it
         attempt.in_doubt = self._progress.in_doubt
-        self._steps_done += 1
+        self._steps_done = then
 
 
 def run(attempt: Attempt, function: Callable[..., Reply], arguments: dict[str, Any]) -> Reply:

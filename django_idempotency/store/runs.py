@@ -26,7 +26,7 @@ MARK = Statement(
     "T7p",
     f"""
     UPDATE idempotency_key
-    SET progress = %(progress)s, recovery_point = %(recovery_point)s, steps_done = steps_done + 1,
+    SET progress = %(progress)s, recovery_point = %(recovery_point)s, steps_done = %(then)s,
         on_lost_lease = %(on_lost_lease)s
     WHERE {_MINE} AND steps_done = %(steps_done)s
     """,
@@ -76,12 +76,13 @@ def mark(
     record: UUID,
     token: UUID,
     steps_done: int,
+    then: int,
     progress: str,
     recovery_point: str,
     on_lost_lease: LostLease,
     using: str,
 ) -> bool:
-    """T7p: a step began or ended; False when the record or its progress is not what the attempt believes."""
+    """T7p: a step began, ended or was taken back; False when record or progress is not what the attempt believes."""
     return (
         MARK.run(
             using,
@@ -89,6 +90,7 @@ def mark(
             id=record,
             token=token,
             steps_done=steps_done,
+            then=then,
             progress=progress,
             recovery_point=recovery_point[:255],
             on_lost_lease=on_lost_lease.value,

@@ -320,6 +320,29 @@ def test_a_call_that_was_proven_not_executed_is_made_again_and_nothing_before_it
     assert LedgerEntry.objects.count() == 1, "the ride was booked once"
 
 
+@operation("tests.first")
+def first(op: Op) -> Reply:
+    return json_reply(201, op.effect("charged", calls[0], in_doubt="reconcile"))
+
+
+def test_a_first_call_that_was_proven_not_executed_frees_the_key(world: World) -> None:
+    """Its mark was taken back: as before the first step there is nothing to go on from."""
+    key = str(uuid4())
+    attempt = claimed(key)
+    calls[0] = unreachable
+    with pytest.raises(exceptions.NotExecuted) as caught:
+        operations.run(attempt, first, {})
+    assert fail(attempt, caught.value)
+    record = IdempotencyKey.objects.get()
+    assert (record.status, record.steps_done, record.on_lost_lease) == ("failed_retryable", 0, "resume")
+    assert record.expires_at is not None, "the reaper may take it"
+
+    calls[0] = world.charge
+    run(claimed(key), first)
+    record = IdempotencyKey.objects.get()
+    assert (record.status, world.sent) == ("completed", [record.derive("charged")])
+
+
 def unheard(key: str) -> str:
     WORLD.charge(key)
     raise TimeoutError

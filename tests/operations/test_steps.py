@@ -55,6 +55,13 @@ def test_an_effect_that_must_not_be_repeated_leaves_the_record_in_doubt(world: W
     assert len(world.sent) == (1 if point == "after the charge" else 0)
 
 
+def test_the_first_run_gets_the_results_that_a_later_one_gets(world: World) -> None:
+    """Else the same code would take another way after a crash."""
+    op = Op(claimed(str(uuid4())), Progress(), 0)
+    assert op.phase("numbered", lambda: {1: (2,)}) == {"1": [2]}
+    assert op.effect("charged", lambda _key: ("ch_1", None), in_doubt="repeat") == ["ch_1", None]
+
+
 def test_a_step_costs_at_most_two_statements_of_its_own(world: World) -> None:
     attempt = claimed(str(uuid4()))
     with CaptureQueriesContext(connection) as queries:

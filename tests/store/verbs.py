@@ -253,7 +253,15 @@ ALL: Final = (
         runs.MARK,
         Event.STEP,
         lambda record, facts: runs.mark(
-            SCOPE, record, facts.read_token, facts.steps_done, "[8]", "mailed", LostLease.UNKNOWN, ON
+            SCOPE,
+            record,
+            facts.read_token,
+            facts.steps_done,
+            facts.steps_done + 1,
+            "[8]",
+            "mailed",
+            LostLease.UNKNOWN,
+            ON,
         ),
         lambda row, facts: {
             "progress": "[8]",
