@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from django.conf import settings
 from django.utils.module_loading import import_string
 
+from django_idempotency.core.fingerprint import FingerprintRule
 from django_idempotency.core.policy import IETF, STRIPE, AfterExpiry, Expiry, Policy, Profile
 from django_idempotency.core.replies import ReplyRule
 
@@ -190,16 +191,21 @@ def policy(**arguments: Any) -> Policy:
         "retry_hint": conf.RETRY_HINT,
         "profile": conf.PROFILE,
         "scope": conf.SCOPE,
-        "reply": ReplyRule(max_body=conf.MAX_BODY),
-        "fingerprint": _fingerprint(),
     }
-    return Policy(**{**given, **arguments})
+    chosen = Policy(**{**given, **arguments})
+    return replace(chosen, reply=_reply(chosen.reply), fingerprint=_fingerprint(chosen.fingerprint))
 
 
-def _fingerprint() -> Any:
+def _reply(rule: ReplyRule) -> ReplyRule:
+    """What a rule leaves at its default comes from the settings, as with the policy's own arguments."""
+    return replace(rule, max_body=conf.MAX_BODY) if rule.max_body == _DEFAULT.reply.max_body else rule
+
+
+def _fingerprint(rule: FingerprintRule) -> FingerprintRule:
+    if rule.canonical_limit == _DEFAULT.fingerprint.canonical_limit:
+        rule = replace(rule, canonical_limit=conf.CANONICAL_LIMIT)
     secrets = conf.SECRETS
-    rule = replace(_DEFAULT.fingerprint, canonical_limit=conf.CANONICAL_LIMIT)
-    return replace(rule, secrets=secrets, secret_id=next(iter(secrets))) if secrets else rule
+    return replace(rule, secrets=secrets, secret_id=next(iter(secrets))) if secrets and not rule.secrets else rule
 
 
 def _boolean(value: Any) -> bool:

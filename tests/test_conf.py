@@ -11,7 +11,9 @@ from django.test import override_settings
 from pytest_django import Settings
 
 from django_idempotency.conf import Arguments, conf, names, policy
+from django_idempotency.core.fingerprint import FingerprintRule
 from django_idempotency.core.policy import IETF, STRIPE, AfterExpiry, Expiry, Mode, Policy
+from django_idempotency.core.replies import ReplyRule
 
 SECONDS = timedelta(seconds=1)
 OTHER = replace(IETF, name="other", mismatch=409)
@@ -129,6 +131,19 @@ def test_the_settings_of_a_part_reach_the_policy(settings: Settings) -> None:
     made = policy()
     assert (made.reply.max_body, made.fingerprint.canonical_limit) == (7, 8)
     assert (made.fingerprint.secret_id, set(made.fingerprint.secrets)) == ("new", {"new", "old"})
+
+
+def test_what_a_rule_leaves_out_comes_from_the_settings_too(settings: Settings) -> None:
+    """An endpoint that counts one header more must not lose the secrets of its fingerprints."""
+    settings.IDEMPOTENCY = {"MAX_BODY": 7, "CANONICAL_LIMIT": 8, "SECRETS": {"a": SECRET}}
+    made = policy(reply=ReplyRule(extra_headers=["X-A"]), fingerprint=FingerprintRule(headers=("X-B",)))
+    assert (made.reply.max_body, made.fingerprint.canonical_limit) == (7, 8)
+    assert (made.fingerprint.secret_id, made.fingerprint.headers) == ("a", ("x-b",))
+    assert "x-a" in made.reply.headers
+
+    own = FingerprintRule(canonical_limit=9, secrets={"own": SECRET}, secret_id="own")
+    made = policy(reply=ReplyRule(max_body=10), fingerprint=own)
+    assert (made.reply.max_body, made.fingerprint) == (10, own)
 
 
 def test_arguments_follow_the_settings(settings: Settings) -> None:

@@ -95,10 +95,14 @@ class ReplyRule:
 
 def _storable(argument: str, names: Collection[str]) -> tuple[str, ...]:
     lowered = header_names(argument, names)
-    refused = sorted(name for name in lowered if name in NEVER_STORED or NEVER_STORED_KINDS.match(name))
+    refused = sorted(filter(_is_private, lowered))
     if refused:
         raise ValueError(f"{argument} must not hold {', '.join(refused)}: these are never given to another request.")
     return lowered
+
+
+def _is_private(name: str) -> bool:
+    return name in NEVER_STORED or NEVER_STORED_KINDS.match(name) is not None
 
 
 def capture(status: int, headers: Iterable[tuple[str, str]], body: bytes | None, rule: ReplyRule) -> Reply:
@@ -115,8 +119,9 @@ def json_reply(status: int, data: Any, headers: Iterable[tuple[str, str]] = ()) 
 
 
 def dump_headers(reply: Reply) -> str:
-    """The headers as ASCII text, in order and with their repetitions."""
-    return json.dumps(reply.headers, separators=(",", ":"))
+    """The headers as ASCII text, in order and with their repetitions; no rule has looked at what a project made."""
+    kept = [pair for pair in reply.headers if not _is_private(pair[0].lower())]
+    return json.dumps(kept, separators=(",", ":"))
 
 
 def load_headers(text: str) -> Headers:
