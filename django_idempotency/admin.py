@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 else:
     _Admin = admin.ModelAdmin
 
-# What a client sent or was answered is read for those who may see it, and for nobody else.
+# What a client sent or was answered: the list has no use for it.
 CONTENT = ("response_body", "response_headers", "arguments", "progress")
 
 

@@ -5,10 +5,12 @@ from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 from asgiref.sync import sync_to_async
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from django_idempotency import operations
+from django_idempotency.claiming import alias
 from django_idempotency.core.replies import Reply
 from django_idempotency.deferring import Write, defer
 from django_idempotency.exceptions import Misplaced
@@ -103,9 +105,7 @@ class NoIdempotency:
 
     def finish(self, write: Callable[[], R]) -> R:
         """Only the transaction."""
-        from django.db import transaction
-
-        with transaction.atomic():
+        with transaction.atomic(using=alias()):
             return write()
 
     async def afinish(self, write: Callable[[], R]) -> R:
