@@ -97,17 +97,18 @@ def _claim(attempt: Attempt, news: News) -> Answer | bool:
     with limits.limited(using, call.policy.claim_limit.total_seconds()):
         alone, record = claims.look(call, using)
         decision = decide(record, call)
-        match decision:
-            case Execute() if alone:
-                return False
-            case Execute():
-                return _busy(call)
-            case Lapse() | Exhaust():
-                raise _Unsettled(decision)
         if isinstance(decision, Answer):
             return decision
+        if not alone:
+            return _busy(call)
+        match decision:
+            case Execute():
+                return False
+            case Lapse() | Exhaust():
+                raise _Unsettled(decision)
         if not move(decision, call, attempt.token, using, news):
             raise _Beaten
+        attempt.repeat = True
         return True
 
 
@@ -115,7 +116,8 @@ def peek(call: Call, using: str) -> Answer | None:
     """What the record says now, or that somebody is at it; None when it would run."""
     with limits.limited(using, call.policy.claim_limit.total_seconds()):
         alone, record = claims.look(call, using)
-    return seen(record, call) if alone or record is not None else _busy(call)
+    answer = seen(record, call)
+    return answer if alone or answer is not None else _busy(call)
 
 
 def _busy(call: Call) -> InFlight:

@@ -109,7 +109,8 @@ def check_pointers(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
 
 
 def _harms(pointer: Any) -> bool:
-    """DO_NOTHING leaves it to the database, which forbids nothing where it has no constraint."""
-    if pointer.on_delete is models.DO_NOTHING and not getattr(pointer.field, "db_constraint", False):
+    """DO_NOTHING leaves it to the database, which forbids nothing where it has no constraint, as for a view."""
+    constrained = pointer.related_model._meta.managed and getattr(pointer.field, "db_constraint", False)
+    if pointer.on_delete is models.DO_NOTHING and not constrained:
         return False
     return pointer.on_delete in _TAKES_ROWS_ALONG + _FORBIDS

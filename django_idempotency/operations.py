@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, TypeVar
 from django.db import transaction
 
 from django_idempotency.core.decisions import derived_key
-from django_idempotency.core.policy import LostLease
+from django_idempotency.core.policy import LostLease, whole_seconds
 from django_idempotency.core.progress import Progress, StepState
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import ChangedDefinition, LostFence, NotExecuted, StepInDoubt, UnknownOperation
@@ -51,8 +51,9 @@ def operation(name: str, *, version: int = 1, longest: timedelta = timedelta(hou
 
     In a worker its lease is extended while it runs, for `longest` at most.
     """
-    if not isinstance(longest, timedelta) or longest < timedelta(seconds=1) or longest.microseconds:
-        raise ValueError(f"longest must be a timedelta of whole seconds, at least one; it is {longest!r}.")
+    if not isinstance(longest, timedelta):
+        raise ValueError(f"longest must be a timedelta; it is {longest!r}.")
+    whole_seconds("longest", longest)
 
     def register(function: F) -> F:
         made = Operation(name, function, version, longest)
@@ -106,7 +107,8 @@ class Op:
         if recorded is not None:
             return recorded.result
         with transaction.atomic(using=self._attempt.using):
-            self._mark(self._progress.done(name, function(*args, **kwargs)), LostLease.RESUME)
+            result = function(*args, **kwargs)  # may tell its progress
+            self._mark(self._progress.done(name, result), LostLease.RESUME)
         return self._progress.steps[-1].result
 
     def effect(self, name: str, function: Callable[[str], Any], /, *, in_doubt: InDoubt) -> Any:

@@ -73,8 +73,11 @@ class IdempotentMixin(_View):
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         self._policy = self._policy_for(request)
         handler = partial(super().dispatch, request, *args, **kwargs)
-        if self._policy is not None or is_protected(request):
+        if self._policy is not None:
             return handler()
+        if is_protected(request):
+            with frames():
+                return handler()
         return unprotected(request, type(self).dispatch, handler)
 
     def _policy_for(self, request: HttpRequest) -> Policy | None:

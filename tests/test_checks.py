@@ -157,3 +157,10 @@ def test_e028_lets_a_foreign_key_be_that_the_database_does_not_know(monkeypatch:
     monkeypatch.setattr(relation, "on_delete", models.DO_NOTHING)
     monkeypatch.setattr(relation.field, "db_constraint", False)
     assert check_pointers(None) == []
+
+
+def test_e028_lets_a_view_of_the_database_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    (relation,) = pointers()
+    monkeypatch.setattr(relation, "on_delete", models.DO_NOTHING)
+    monkeypatch.setattr(Payment._meta, "managed", False)
+    assert check_pointers(None) == []

@@ -14,7 +14,8 @@ from django_idempotency import signals
 from django_idempotency.metrics import DURATION, DURATION_MEANING, METRICS, PREFIX, subscribe
 
 UID: Final = "django_idempotency.contrib.prometheus"
-MANY_PROCESSES: Final = "PROMETHEUS_MULTIPROC_DIR" in os.environ  # where what counts nothing leaves no file behind
+# Where what counts nothing leaves no file behind. The library knows both spellings.
+MANY_PROCESSES: Final = "PROMETHEUS_MULTIPROC_DIR" in map(str.upper, os.environ)
 OF_NO_OPERATION: Final = {
     signals.lease_lapsed,
     signals.resolved,

@@ -81,7 +81,8 @@ def _member(name: str, kind: type[StrEnum], value: str) -> StrEnum:
 _LONGEST: Final = timedelta(seconds=2**30 - 1)  # the record's columns hold the sum of two
 
 
-def _positive(name: str, value: timedelta) -> None:
+def whole_seconds(name: str, value: timedelta) -> None:
+    """ValueError where no lease could last so long."""
     if value < timedelta(seconds=1) or value.microseconds:
         raise ValueError(f"{name} must be a whole number of seconds, at least one; it is {value!r}.")
     if value > _LONGEST:
@@ -173,12 +174,12 @@ class Policy:
                 object.__setattr__(self, each.name, _member(each.name, _ENUMS[each.name], value))
             elif not _FITS[each.name][0](value):
                 raise TypeError(f"{each.name} must be {_FITS[each.name][1]}; it is {value!r}.")
-        _positive("lease", self.lease)
-        _positive("grace", self.grace)
-        _positive("retry_hint", self.retry_hint)
-        _positive("audit", self.audit)
+        whole_seconds("lease", self.lease)
+        whole_seconds("grace", self.grace)
+        whole_seconds("retry_hint", self.retry_hint)
+        whole_seconds("audit", self.audit)
         if self.retention is not None:
-            _positive("retention", self.retention)
+            whole_seconds("retention", self.retention)
         if self.claim_limit < timedelta(milliseconds=10):
             raise ValueError(f"claim_limit must be at least 10 milliseconds; it is {self.claim_limit!r}.")
         if self.attempts < 1:
@@ -186,7 +187,7 @@ class Policy:
         if not self.methods or any(method != method.upper() for method in self.methods):
             raise ValueError(f"methods must name HTTP methods in capitals; it is {self.methods!r}.")
         if self.heartbeat is not None:
-            _positive("heartbeat", self.heartbeat)
+            whole_seconds("heartbeat", self.heartbeat)
             if self.transaction is not Transaction.LATE:
                 raise ValueError("heartbeat needs transaction='late': a long transaction is no place to wait in.")
         if self.wait < timedelta(0):

@@ -7,7 +7,7 @@ from itertools import count
 from django.http.response import HttpResponseBase
 
 from django_idempotency import atomic
-from django_idempotency.core.decisions import Answer, Call, InFlight
+from django_idempotency.core.decisions import Answer, Call, InDoubt, InFlight
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import NotExecuted, StoreUnavailable
 from django_idempotency.finishing import Attempt
@@ -25,12 +25,21 @@ def run_atomic(exchange: Exchange, call: Call) -> HttpResponseBase:
             answer = wait_for_answer(outcome, call.policy.wait, partial(atomic.peek, call, exchange.using))
             outcome = answer or _all_in_one(exchange, call, runs)
     except NotKept as unkept:
-        return unkept.response
+        return _unless_in_doubt(exchange, call, unkept.response)
     except StoreUnavailable:
         return exchange.unavailable()
     except NotExecuted as error:
-        return exchange.not_executed(error)
+        return _unless_in_doubt(exchange, call, exchange.not_executed(error))
     return outcome if isinstance(outcome, HttpResponseBase) else exchange.answer(outcome, call)
+
+
+def _unless_in_doubt(exchange: Exchange, call: Call, response: HttpResponseBase) -> HttpResponseBase:
+    """That this attempt came to nothing says nothing about one before it, whose record stands as it was."""
+    try:
+        found = atomic.peek(call, exchange.using)
+    except StoreUnavailable:
+        return exchange.unavailable()
+    return exchange.answer(found, call) if isinstance(found, InDoubt) else response
 
 
 def _all_in_one(exchange: Exchange, call: Call, runs: Iterator[int]) -> HttpResponseBase | Answer:

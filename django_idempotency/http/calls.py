@@ -1,10 +1,12 @@
 """From a request to a call: whose key it is, which one, and what the request means."""
 
+import re
 from collections.abc import Iterable, Mapping
 from io import BytesIO
 from typing import Any, Final
 
 from django.core.files.uploadedfile import UploadedFile
+from django.db.models.options import Options
 from django.http import HttpRequest, QueryDict
 from django.http.multipartparser import MultiPartParserError
 from django.http.request import RawPostDataException
@@ -26,6 +28,7 @@ URLENCODED: Final = "application/x-www-form-urlencoded"
 MULTIPART: Final = "multipart/form-data"
 FORMS: Final = (URLENCODED, MULTIPART)
 ANONYMOUS: Final = "anonymous"
+UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
 
 
 def key_lines(request: HttpRequest, policy: Policy) -> list[str]:
@@ -68,32 +71,34 @@ def principal_of(request: HttpRequest, policy: Policy) -> str | None:
         principal = policy.scope(request)
         if not principal:
             raise NoPrincipal("The endpoint's scope function gave no principal for this request.")
+        if UNSTORABLE.search(str(principal)):
+            raise NoPrincipal("The endpoint's scope function gave a principal with characters that cannot be stored.")
         return str(principal)
     user: Any = getattr(request, "user", None)
     known = user is not None and user.is_authenticated
-    if known and getattr(user, "pk", None) is not None:
-        return f"user:{user.pk}" if _is_user(user) else f"user:{_kind(user)}:{user.pk}"
+    if known and (name := _named(user, user_model())):
+        return f"user:{name}"
     credential: Any = getattr(request, "auth", None)
-    if getattr(credential, "pk", None) is not None:
-        return f"auth:{_kind(credential)}:{credential.pk}"
-    if policy.share_anonymous and not known:
+    if name := _named(credential):
+        return f"auth:{name}"
+    if policy.share_anonymous and not known and credential is None:
         return None
     raise NoPrincipal
 
 
-def _is_user(somebody: Any) -> bool:
-    """A row of the project's users, or of a model that extends them: the number is the same."""
-    models = (getattr(base, "_meta", None) for base in somebody.__class__.__mro__)
-    return any(options is not None and options.label_lower == user_model() for options in models)
+def _named(holder: Any, own: str = "") -> str:
+    """A number, with what it is a number of: a customer and an employee may have the same. "" without a number.
 
-
-def _kind(holder: Any) -> str:
-    """What somebody is a row of: a customer and an employee may have the same number."""
-    options = getattr(holder, "_meta", None)
-    if options is not None:
-        return str(options.concrete_model._meta.label_lower)
+    A row of `own`, or of a model that extends it, goes by the number that it has there.
+    """
+    models = [base._meta for base in holder.__class__.__mro__ if isinstance(getattr(base, "_meta", None), Options)]
+    there = next((options for options in models if options.label.lower() == own), None)
+    number = getattr(holder, "pk" if there is None else there.pk.attname, None)
+    if number is None:
+        return ""
     kind = holder.__class__  # of what a lazy object stands for
-    return f"{kind.__module__}.{kind.__qualname__}"
+    name = models[0].concrete_model._meta.label_lower if models else f"{kind.__module__}.{kind.__qualname__}"
+    return f"{name}:{number}" if there is None else str(number)
 
 
 def scope_of(principal: str, operation: str) -> str:

@@ -52,7 +52,7 @@ def check_middleware(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> 
 def _readable() -> bool:
     try:
         policy()
-    except ValueError:  # E003 says so
+    except (TypeError, ValueError):  # E001 or E003 says so
         return False
     return True
 
@@ -139,7 +139,7 @@ def _permission_inside_middleware(endpoint: Endpoint) -> Iterator[CheckMessage]:
 
 
 def _never_beats(endpoint: Endpoint) -> Iterator[CheckMessage]:
-    for arguments, _ in policies(endpoint):
+    for arguments in {id(each): each for each, _ in policies(endpoint)}.values():
         chosen = arguments.policy()
         if chosen.heartbeat is not None and chosen.heartbeat <= chosen.lease:
             yield Warning(

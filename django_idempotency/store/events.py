@@ -16,10 +16,14 @@ UNSETTLED: Final = (Status.PENDING, Status.IN_PROGRESS, Status.UNKNOWN, Status.D
 
 def note(record: UUID, kind: str, cite: str, using: str, actor: str = "", reason: str = "") -> None:
     """Append one event."""
-    storable = reason.encode(errors="replace").decode().replace("\0", "")  # it may quote what a provider sent
     IdempotencyEvent.objects.using(using).create(
-        record_id=record, kind=kind, transition=cite, actor=actor[:255], reason=storable
+        record_id=record, kind=kind, transition=cite, actor=_storable(actor)[:255], reason=_storable(reason)
     )
+
+
+def _storable(text: str) -> str:
+    """It may quote what a provider sent."""
+    return text.encode(errors="replace").decode().replace("\0", "")
 
 
 def past(retention: timedelta, using: str) -> QuerySet[IdempotencyEvent]:

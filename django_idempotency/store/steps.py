@@ -16,9 +16,10 @@ _GOES_ON: Final = """
     steps_done = steps_done + 1, on_lost_lease = 'resume', reconcile_after = {now}, reconcile_attempts = 0
 """
 
-LANDED = Statement("T9s", f"UPDATE idempotency_key SET {_GOES_ON} WHERE {_AS_READ}")
+# A step that landed is progress, and what a person gives back begins anew: either has all its attempts again.
+LANDED = Statement("T9s", f"UPDATE idempotency_key SET {_GOES_ON}, attempts = 0 WHERE {_AS_READ}")
 NOT_EXECUTED = Statement("T10s", f"UPDATE idempotency_key SET {_GOES_ON} WHERE {_AS_READ} AND grace_until <= {{now}}")
-EVIDENCE = Statement("T13s", f"UPDATE idempotency_key SET {_GOES_ON} WHERE {_IN_DOUBT}")
+EVIDENCE = Statement("T13s", f"UPDATE idempotency_key SET {_GOES_ON}, attempts = 0 WHERE {_IN_DOUBT}")
 DISMISS = Statement(
     "T14s", f"UPDATE idempotency_key SET {_GOES_ON}, attempts = 0 WHERE {_IN_DOUBT} AND grace_until <= {{now}}"
 )

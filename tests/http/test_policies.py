@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, User
+from django.core.exceptions import BadRequest
 from django.db import OperationalError, connection, connections
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.test import Client, RequestFactory
@@ -21,6 +22,7 @@ from django_idempotency.decorators import idempotent
 from django_idempotency.exceptions import LostFence, Misplaced, NotExecuted
 from django_idempotency.http import waiting
 from django_idempotency.models import IdempotencyKey
+from django_idempotency.testing import retention_over
 from tests.http.posting import KEY, Person, Ran, atomic_requests, same_answer
 
 pytestmark = pytest.mark.django_db
@@ -208,6 +210,56 @@ def test_a_refusal_in_atomic_mode_leaves_a_doubt_in_doubt(alice: Person, serve: 
     assert IdempotencyKey.objects.get().status == "completed"
 
 
+def not_executed() -> HttpResponse:
+    raise NotExecuted
+
+
+def bad() -> HttpResponse:
+    raise BadRequest
+
+
+@pytest.mark.parametrize("mode", [{"on_lost_lease": "restart"}, {"mode": "atomic"}], ids=["leased", "atomic"])
+@pytest.mark.parametrize(
+    ("declared", "second"),
+    [
+        ({"store": {201}}, lambda: JsonResponse({}, status=422)),
+        ({"profile": STRIPE}, lambda: JsonResponse({}, status=422)),
+        ({"profile": STRIPE}, bad),
+        ({}, not_executed),
+    ],
+    ids=["store", "profile", "raised", "not executed"],
+)
+def test_what_is_not_kept_leaves_a_doubt_in_doubt(
+    alice: Person, serve: Serve, mode: Any, declared: Any, second: Any
+) -> None:
+    """A client that heard "nothing was done" would send a new key."""
+
+    def view(request: HttpRequest) -> HttpResponse:
+        if Ran.again() == 1:
+            raise RuntimeError("planned")
+        answer: HttpResponse = second()
+        return answer
+
+    serve(idempotent(on_lost_lease="restart", **declared)(view))
+    assert alice.post("/it").status_code == 500
+    serve(idempotent(**mode, **declared)(view))
+    assert alice.post("/it").status_code == 409
+    assert (Ran.count, IdempotencyKey.objects.get().status) == (2, "unknown")
+
+
+@pytest.mark.parametrize("mode", ["leased", "atomic"])
+def test_the_view_knows_that_it_is_a_repeat(alice: Person, serve: Serve, mode: str) -> None:
+    def view(request: HttpRequest) -> HttpResponse:
+        if Ran.again() == 1:
+            raise NotExecuted
+        return JsonResponse({"repeat": request.idempotency.is_repeat}, status=201)  # type: ignore[attr-defined]
+
+    serve(idempotent(mode="leased")(view))
+    assert alice.post("/it").status_code == 503
+    serve(idempotent(mode=mode)(view))
+    assert alice.post("/it").json() == {"repeat": True}
+
+
 @pytest.mark.parametrize("mode", ["leased", "atomic"])
 def test_a_success_is_stored_whatever_is_declared(alice: Person, serve: Serve, mode: str) -> None:
     serve(idempotent(mode=mode, store={201})(counted(200)))
@@ -343,9 +395,15 @@ def test_a_late_view_that_returns_no_response_leaves_doubt_and_not_a_lease(alice
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("happened", [True, False], ids=["answered", "not executed"])
 @pytest.mark.parametrize("declared", [{"transaction": "late"}, {"mode": "atomic"}], ids=["late", "atomic"])
+@pytest.mark.parametrize("expired", [False, True], ids=["new", "expired"])
 def test_a_duplicate_may_wait_for_the_answer(
-    alice: Person, serve: Serve, declared: Any, happened: bool, vendor: str
+    alice: Person, serve: Serve, declared: Any, happened: bool, expired: bool, vendor: str
 ) -> None:
+    if expired:
+        serve(idempotent(**declared)(counted(200)))
+        assert alice.post("/it").status_code == 200
+        retention_over(IdempotencyKey.objects.get())
+        Ran.count = 0
     if "mode" in declared and vendor != "postgresql":
         pytest.skip("elsewhere the database itself makes a duplicate of an atomic request wait")
     started, waits = threading.Event(), threading.Event()

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
+from django.db import models
 from django.http import HttpRequest
 from django.test.utils import isolate_apps
 from django.urls import path
@@ -39,6 +40,8 @@ class ByHeader(BaseAuthentication):
         somebody = {"user": User, "employee": Employee, "group": Group}
         if kind == "token":
             return User(username=who), None
+        if kind == "secret":
+            return None, who
         if kind == "group":
             return None, Group(pk=int(who))
         return somebody[kind](pk=int(who)), None
@@ -72,6 +75,33 @@ def test_a_user_without_a_number_shares_nothing(anonymous: Person) -> None:
     assert (Ran.count, IdempotencyKey.objects.count()) == (0, 0)
 
 
+def test_an_opaque_credential_is_no_anonymous_caller(anonymous: Person) -> None:
+    answers = [anonymous.post("/it", headers={"X-Who": f"secret:{name}"}) for name in ("ada", "bob")]
+    assert [each.status_code for each in answers] == [403] * 2
+    assert (Ran.count, IdempotencyKey.objects.count()) == (0, 0)
+
+
+def test_a_user_that_is_no_row_of_this_database_counts_by_its_class() -> None:
+    """Other mappers keep something else in `_meta`."""
+    elsewhere: Any = type("Elsewhere", (), {"_meta": {"collection": "users"}, "is_authenticated": True, "pk": 7})
+    request: Any = HttpRequest()
+    request.user = elsewhere()
+    assert principal_of(request, Policy()) == f"user:{__name__}.Elsewhere:7"
+
+
+def test_the_users_model_is_known_in_any_spelling(settings: Any) -> None:
+    settings.AUTH_USER_MODEL = "Auth.USER"
+    request: Any = HttpRequest()
+    request.user = User(pk=7)
+    assert principal_of(request, Policy()) == "user:7"
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800b"])
+def test_a_principal_that_no_database_can_store_is_nobody(name: str) -> None:
+    with pytest.raises(NoPrincipal, match="cannot be stored"):
+        principal_of(HttpRequest(), Policy(scope=lambda request: name))
+
+
 @isolate_apps("django.contrib.auth")
 def test_what_extends_the_users_model_is_the_user() -> None:
     class Proxy(User):
@@ -83,11 +113,20 @@ def test_what_extends_the_users_model_is_the_user() -> None:
         class Meta:
             app_label = "auth"
 
+    class Numbered(User):
+        number = models.AutoField(primary_key=True)
+        user = models.OneToOneField(User, models.CASCADE, parent_link=True)
+
+        class Meta:
+            app_label = "auth"
+
     request: Any = HttpRequest()
     request.user = Proxy(pk=7)
     assert principal_of(request, Policy()) == "user:7"
-    request.user = Extended(pk=7)
+    request.user = Extended(id=7)
     assert principal_of(request, Policy()) == "user:7", "its row is the user's"
+    request.user = Numbered(number=1, id=7)
+    assert principal_of(request, Policy()) == "user:7", "1 is somebody else among the users"
     request.user = Proxy()
     with pytest.raises(NoPrincipal):
         principal_of(request, Policy())

@@ -8,6 +8,7 @@ from django.db import connection, transaction
 from django.urls import path, re_path
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.decorators import action, api_view, authentication_classes
+from rest_framework.exceptions import ValidationError
 from rest_framework.generics import CreateAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -140,6 +141,37 @@ def test_a_view_that_answers_for_another_is_claimed_once(alice: Person, settings
         assert first.status_code == 201, first.content
         assert same_answer(first, second)
     assert set(IdempotencyKey.objects.values_list("operation", flat=True)) == set(views)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("declared", [{}, {"mode": "atomic"}, {"transaction": "late"}], ids=str)
+@pytest.mark.parametrize("around", [True, False], ids=["ATOMIC_REQUESTS", "without"])
+def test_a_view_that_answers_for_another_may_refuse(
+    alice: Person, settings: Any, declared: dict[str, Any], around: bool
+) -> None:
+    """DRF marks a transaction for rollback then: that of the inner view, not the one that stores the answer."""
+
+    class Inner(IdempotentMixin, APIView):
+        permission_classes: list[Any] = []
+        authentication_classes: list[Any] = []
+
+        def post(self, request: Request) -> Response:
+            Group.objects.create(name="inner")
+            raise ValidationError("no")
+
+    class Outer(IdempotentMixin, rest_views.Authenticated):
+        idempotency = declared
+
+        def post(self, request: Request) -> Any:
+            return Inner.as_view()(request._request)
+
+    settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": [path("it", Outer.as_view(), name="it")]})
+    with atomic_requests(around):
+        first, second = (alice.post("/it") for _ in range(2))
+    assert first.status_code == 400, first.content
+    assert same_answer(first, second)
+    rolled_back = around and "transaction" not in declared
+    assert Group.objects.exists() is not rolled_back
 
 
 def test_two_objects_behind_one_route_are_two_requests(alice: Person) -> None:

@@ -455,14 +455,16 @@ def test_w033_a_permission_asked_behind_the_middleware(settings: Any) -> None:
 def test_w034_a_heartbeat_that_never_beats(settings: Any) -> None:
     settings.IDEMPOTENCY = {"LEASE": 60}
     short, long = (leased(transaction="late", heartbeat=timedelta(seconds=each)) for each in (60, 61))
-    messages = found(settings, short, long)
-    assert ids(messages) == ["W034"]
+    messages = found(settings, never_cache(short), long)
+    assert ids(messages) == ["W034"], "once for each policy"
     assert "/api/0/" in messages[0].msg
 
 
-def test_settings_that_cannot_be_read_are_told_once(settings: Any) -> None:
-    settings.IDEMPOTENCY = {"LEASE": "abc"}
-    assert ids(found(settings, leased(), leased())) == ["E003"]
+@pytest.mark.parametrize(("given", "said"), [({"LEASE": "abc"}, "E003"), (None, "E001")])
+def test_settings_that_cannot_be_read_are_told_once(settings: Any, given: Any, said: str) -> None:
+    views = leased(), leased()
+    settings.IDEMPOTENCY = given
+    assert ids(found(settings, *views)) == [said]
 
 
 def test_the_policy_of_a_route_is_checked_as_that_of_a_class(settings: Any) -> None:

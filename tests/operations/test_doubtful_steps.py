@@ -215,6 +215,21 @@ def test_a_webhook_tells_by_the_key_of_the_call(world: World, dead: bool) -> Non
     assert len(world.sent) == 1
 
 
+@pytest.mark.parametrize("by", ["gateway", "reconciler"])
+def test_a_step_that_landed_gives_the_operation_its_attempts_back(
+    world: World, answering: Callable[[Ask], None], settings: Any, by: str
+) -> None:
+    settings.IDEMPOTENCY = {"ATTEMPTS": 1}
+    cut("after the charge")
+    record = IdempotencyKey.objects.get()
+    if by == "gateway":
+        assert resolve(record.derive("charged"), StepLanded("ch_1"), by=by) is Outcome.RESUMABLE
+    else:
+        answering(told(world))
+        assert maintenance.reconcile() == {"resumable": 1}
+    assert maintenance.resume() == {"landed": 1}
+
+
 def test_a_webhook_that_comes_while_the_call_runs_is_to_come_again(world: World) -> None:
     world.kill_at = "after the charge"
     attempt = claimed(str(uuid4()))

@@ -356,7 +356,7 @@ ALL: Final = (
         steps.LANDED,
         Event.STEP_LANDED,
         lambda record, facts: steps.landed(SCOPE, record, facts.read_token, _go_on(facts), ON),
-        _going_on,
+        lambda row, facts: {**_going_on(row, facts), "attempts": 0},
     ),
     Verb(
         "step_not_executed",
@@ -370,7 +370,7 @@ ALL: Final = (
         steps.EVIDENCE,
         Event.STEP_EVIDENCE,
         lambda record, facts: steps.evidence(SCOPE, record, _go_on(facts), ON),
-        _going_on,
+        lambda row, facts: {**_going_on(row, facts), "attempts": 0},
     ),
     Verb(
         "step_dismiss",
