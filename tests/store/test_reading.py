@@ -166,8 +166,9 @@ def test_an_event_is_appended_by_the_databases_clock() -> None:
 
 @pytest.mark.django_db
 def test_a_reason_that_no_database_would_take_is_stored_without_what_it_refuses() -> None:
-    events.note(uuid4(), "dead letter", "T12", ON, reason="no \0such \ud800charge")
-    assert IdempotencyEvent.objects.get().reason == "no such ?charge"
+    events.note(uuid4(), "dead letter", "T12", ON, actor="gate\0way", reason="no \0such \ud800charge")
+    event = IdempotencyEvent.objects.get()
+    assert (event.actor, event.reason) == ("gateway", "no such ?charge")
 
 
 def test_a_duty_is_called_by_its_name() -> None:
