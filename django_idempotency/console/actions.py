@@ -90,7 +90,8 @@ ACTIONS: Final = (
         Event.DISMISS,
         _(
             "The client's next request with this key runs the work; an operation goes on with the step that was in "
-            "doubt."
+            "doubt. Work that was handed to a worker waits until somebody asks for it again: to have it done, try "
+            "again instead."
         ),
         _("If it did happen after all, it happens a second time. This is refused before the grace period has passed."),
         _not_executed,

@@ -6,6 +6,8 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
+from django_idempotency.core.replies import NO_BODY
+
 
 class ReasonForm(forms.Form):
     """Why: it is kept in the audit trail."""
@@ -38,6 +40,8 @@ class LandedForm(ReasonForm):
     def clean(self) -> dict[str, Any]:
         data: dict[str, Any] = super().clean() or self.cleaned_data
         kind, body = data.get("content_type", ""), data.get("body", "")
+        if body and data.get("status") in NO_BODY:
+            self.add_error("body", _("An answer with this status has no body."))
         if body and kind.partition(";")[0].strip() == "application/json":
             try:
                 json.loads(body)

@@ -56,6 +56,7 @@ NEVER_STORED: Final = frozenset(
     }
 )
 NEVER_STORED_KINDS: Final = re.compile(r"proxy-|.*[cx]srf")
+NO_BODY: Final = frozenset({204, 205, 304})  # a client would take one for the next answer
 OF_THE_BYTES: Final = frozenset({"content-digest", "content-encoding", "repr-digest"})
 
 

@@ -234,6 +234,15 @@ def test_an_answer_that_cannot_be_one_is_refused(operator: Client, field: str, v
 
 
 @pytest.mark.django_db
+def test_an_answer_that_has_no_body_gets_none(operator: Client) -> None:
+    found = ready("resolve-landed")
+    page = confirm(operator, act("resolve-landed", found), status="204", body="{}")
+    assert "has no body" in str(page.context["form"].errors["body"])
+    confirm(operator, act("resolve-landed", found), status="204")
+    assert IdempotencyKey.objects.get().response_status == 204
+
+
+@pytest.mark.django_db
 @pytest.mark.parametrize("status", ["200", "599"])
 def test_both_ends_of_what_a_status_may_be(operator: Client, status: str) -> None:
     found = ready("resolve-landed")

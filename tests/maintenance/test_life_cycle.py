@@ -251,6 +251,14 @@ def test_the_resolve_command_stores_only_what_can_be_answered(status: str, store
     assert status_of(attempt) == ("completed" if stored else "unknown")
 
 
+def test_the_resolve_command_stores_no_body_where_there_is_none() -> None:
+    attempt = doubtful()
+    arguments = ["idempotency_resolve", str(attempt.call.id), "--by=ops", "--reason=seen", "--landed=204", "--body=x"]
+    with pytest.raises(CommandError, match="204 has no body"):
+        call_command(*arguments, stdout=StringIO())
+    assert status_of(attempt) == "unknown"
+
+
 def test_one_operation_has_one_reconciler(answers: Callable[[Any], None]) -> None:
     with pytest.raises(ValueError, match=OPERATION):
         reconciler(OPERATION)(lambda record: NotExecuted())

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from django_idempotency.claiming import alias
-from django_idempotency.core.replies import Reply
+from django_idempotency.core.replies import NO_BODY, Reply
 from django_idempotency.reconciliation import Landed, NotExecuted, Outcome
 from django_idempotency.resolution import find_record, resolve, try_again
 
@@ -66,6 +66,8 @@ class Command(BaseCommand):
             return try_again(options["record"], **who)
         if options["not_executed"]:
             return resolve(options["record"], NotExecuted(), operator=True, **who)
+        if options["body"] and options["landed"] in NO_BODY:
+            raise CommandError(f"An answer of {options['landed']} has no body: leave --body out.")
         headers = (("Content-Type", options["content_type"]),) if options["body"] else ()
         reply = Reply(status=options["landed"], headers=headers, body=options["body"].encode())
         return resolve(options["record"], Landed(reply), operator=True, **who)
