@@ -85,7 +85,7 @@ class IdempotentMixin(_View):
         name = (request.method or "").lower()
         handler = getattr(self, name, None) if name in self.http_method_names else None
         self._handler_is_decorated = hasattr(handler, MARK)
-        arguments = getattr(handler, MARK, self.__dict__.get("idempotency", self._own_arguments()))
+        arguments = getattr(handler, MARK, _arguments(self.__dict__.get("idempotency", self._own_arguments())))
         if handler is None or arguments is None or is_protected(request):
             return None
         policy: Policy = arguments.policy()

@@ -122,6 +122,21 @@ def test_a_route_may_have_a_policy_of_its_own(alice: Person, settings: Any) -> N
         Chosen.as_view(idempotency={"mode": "both"})
 
 
+def test_a_view_may_decide_for_each_request(alice: Person, settings: Any) -> None:
+    class Deciding(IdempotentMixin, rest_views.Authenticated):
+        def setup(self, request: Any, *args: Any, **kwargs: Any) -> None:
+            super().setup(request, *args, **kwargs)
+            self.idempotency = {"operation": "decided"}
+
+        def patch(self, request: Request) -> Response:
+            return write()
+
+    settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": [path("it", Deciding.as_view(), name="it")]})
+    first, second = (alice.post("/it", method="PATCH") for _ in range(2))
+    assert same_answer(first, second)
+    assert IdempotencyKey.objects.get().operation == "decided"
+
+
 def test_a_view_that_answers_for_another_is_claimed_once(alice: Person, settings: Any) -> None:
     class Outer(IdempotentMixin, rest_views.Authenticated):
         idempotency = {"transaction": "late"}
