@@ -154,7 +154,7 @@ def without_password(url: str) -> str:
 
 def pytest_on_each(urls: dict[str, str], servers: dict[str, str], arguments: list[str]) -> dict[str, tuple[bool, str]]:
     """The suites beside each other: each waits for its database and its processes more than it computes."""
-    pool = ThreadPoolExecutor(os.cpu_count())
+    pool = ThreadPoolExecutor(len(urls) or 1)
     runs: dict[str, Future[tuple[bool, str]]] = {}
     try:
         for name, url in urls.items():

@@ -17,6 +17,7 @@ from django_idempotency.counters import COUNTERS
 from tests.processes import Site, database_beside, running_site
 
 KEPT = {"django_content_type", "auth_permission"}  # what migrating puts there
+settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # the real ones are slow on purpose
 
 
 @pytest.fixture(scope="session")
