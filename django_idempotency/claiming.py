@@ -27,11 +27,13 @@ from django_idempotency.core.decisions import (
     decide,
 )
 from django_idempotency.core.problems import EXHAUSTED, render
+from django_idempotency.core.states import Status
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.finishing import Attempt
 from django_idempotency.models import IdempotencyKey
+from django_idempotency.operations import knows
 from django_idempotency.signals import announce, logger, security
-from django_idempotency.store import claims, duties, events, limits, rows
+from django_idempotency.store import claims, duties, events, limits, rows, runs
 
 ROUNDS: Final = 8  # each round lost is a race that somebody else won
 
@@ -95,12 +97,20 @@ def _claim(call: Call, token: UUID, using: str, seconds: float | None, news: New
                 news.append(partial(announce, signals.reserved, call=call, using=using))
             return Attempt(call, token, using, repeat=record is not None and record.attempts > 1)
         decision = decide(record, call)
+        if isinstance(decision, TakeOver) and not _has_code_for(decision.record, using):
+            return InDoubt(decision.record, dead=False)
         if isinstance(decision, Answer):
             return decision
         if move(decision, call, token, using, news):
             return Attempt(call, token, using, repeat=True)
         record = rows.find(call.scope, call.id, using) or claims.claim(call, token, using, seconds)
     raise StoreUnavailable("The key changes hands faster than it can be claimed; send the same request again.")
+
+
+def _has_code_for(record: Record, using: str) -> bool:
+    """Older code, which meets newer work during a deployment, leaves it to newer code."""
+    work = runs.read(record.scope, record.id, using)
+    return work is None or work.name == "" or knows(work.name, work.progress)
 
 
 def move(decision: Move, call: Call, token: UUID, using: str, news: News) -> bool:
@@ -112,6 +122,8 @@ def move(decision: Move, call: Call, token: UUID, using: str, news: News) -> boo
             won, signal = claims.retry(call, record.token, token, using), signals.retried
         case TakeOver(record):
             won, signal = _take_over(record, call, token, using), signals.taken_over
+            if won and record.status is Status.IN_PROGRESS:
+                news.append(partial(_warn_of_lapse, record.id))
         case Lapse(record):
             if _lapse(record.scope, record.id, using):
                 news.append(partial(_report_lapse, record.id, using))
@@ -148,8 +160,12 @@ def _lapse(scope: str, record: UUID, using: str) -> bool:
     return True
 
 
-def _report_lapse(record: UUID, using: str) -> None:
+def _warn_of_lapse(record: UUID) -> None:
     logger.warning("The lease of idempotency record %s ran out: its worker crashed or took too long.", record)
+
+
+def _report_lapse(record: UUID, using: str) -> None:
+    _warn_of_lapse(record)
     announce(signals.lease_lapsed, record=record, using=using)
 
 

@@ -5,8 +5,9 @@ of the same name; a policy argument wins over the setting.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import timedelta
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
@@ -22,6 +23,7 @@ E = TypeVar("E", bound=StrEnum)
 
 PROFILES: Final = {"ietf": IETF, "stripe": STRIPE}
 _DEFAULT: Final = Policy()
+_ARGUMENTS: Final = frozenset(each.name for each in fields(Policy))
 _COUNTS: timedelta | None = timedelta(days=30)
 _EVENTS: timedelta | None = timedelta(days=90)
 _NONE: Final[Mapping[str, Any]] = {}
@@ -269,6 +271,9 @@ class Arguments:
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         self.given = dict(arguments)
+        for name in self.given.keys() - _ARGUMENTS:
+            close = get_close_matches(name, _ARGUMENTS, n=1)
+            raise TypeError(f"A policy has no argument {name!r}" + (f"; did you mean {close[0]!r}?" if close else "."))
         Policy(**self.given)  # a wrong argument is an error where it is written
         self._made_from: Any = None
         self._policy: Policy | None = None

@@ -32,9 +32,9 @@ from django_idempotency.exceptions import (
 )
 from django_idempotency.finishing import Attempt, completing, end
 from django_idempotency.models import IdempotencyKey
-from django_idempotency.operations import Operation, operation_of
+from django_idempotency.operations import Operation, knows, operation_of
 from django_idempotency.reconciliation import backoff
-from django_idempotency.resuming import ELSEWHERE_SECONDS, call_of, failed, give_up, go_on, knows, taken_over
+from django_idempotency.resuming import ELSEWHERE_SECONDS, call_of, failed, give_up, go_on, taken_over
 from django_idempotency.sending import pick_up_seconds, send_on_commit
 from django_idempotency.settling import Outcome
 from django_idempotency.signals import announce, logger
@@ -136,7 +136,7 @@ def perform(record: UUID | str, using: str | None = None) -> Outcome:
         return Outcome.ABSENT
     if not _open_to_workers(row):
         return Outcome.OVERTAKEN
-    if not knows(row):
+    if not knows(row.run_name, row.progress):
         return _left_to_another_worker(row, using)
     if row.status != Status.PENDING and row.attempts >= conf.ATTEMPTS:
         return _given_up(row, using)

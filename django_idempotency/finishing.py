@@ -67,7 +67,7 @@ def finish(attempt: Attempt, work: Callable[[], tuple[T, Reply]], *, rerun: bool
 def end(attempt: Attempt, once: Callable[[], T], stands: Stands, *, rerun: bool) -> T:
     """What one transaction does to end this attempt.
 
-    `rerun` says that it does nothing outside this database, so that a deadlock may run it again.
+    `rerun` says that it does nothing outside this database, so that it may run again after a deadlock.
     A connection lost at COMMIT is read back: `stands` says whether the record is what the transaction would have made
     of it. LostFence means that everything was rolled back.
     """
@@ -83,7 +83,7 @@ def end(attempt: Attempt, once: Callable[[], T], stands: Stands, *, rerun: bool)
             doubt(attempt, "refused_while_tainted")
             raise OutcomeUnknown from None
         except LostFence:
-            _fence_lost(attempt)
+            fence_lost(attempt)
             raise
         except Uncertain as uncertain:
             if rerun and remaining and limits.may_repeat(uncertain):
@@ -91,10 +91,16 @@ def end(attempt: Attempt, once: Callable[[], T], stands: Stands, *, rerun: bool)
             result = read_back(attempt, uncertain, stands)
             break
         except Error as error:
-            if not (rerun and remaining and limits.may_repeat(error)):
+            if not (rerun and remaining and _may_repeat(error, attempt.using)):
                 raise
     attempt.finished = True
     return result
+
+
+def _may_repeat(error: Error, using: str) -> bool:
+    """Before the COMMIT nothing stands, so a connection that was lost until then costs nothing but another one."""
+    limits.drop_broken(using)
+    return limits.may_repeat(error) or limits.was_lost(error, using)
 
 
 def _may_finish(attempt: Attempt) -> None:
@@ -193,7 +199,8 @@ def read_back(attempt: Attempt, uncertain: Uncertain, stands: Stands = completed
     raise OutcomeUnknown from uncertain
 
 
-def _fence_lost(attempt: Attempt) -> None:
+def fence_lost(attempt: Attempt) -> None:
+    """Say that this attempt's record is another's now."""
     logger.error(
         "An attempt of idempotency record %s lost its lease: its writes were rolled back. Is the lease too short?",
         attempt.call.id,

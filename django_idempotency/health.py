@@ -19,6 +19,7 @@ class Health:
 
     overdue: int  # leases that ran out and that no sweeper has seen yet
     oldest_overdue: float | None  # seconds
+    oldest_waiting: float | None  # seconds since work was accepted that no worker has begun
     unknown: int
     resumable: int  # of those, operations that the resumer goes on with
     oldest_unknown: float | None  # seconds since the key was first claimed
@@ -34,8 +35,13 @@ class Health:
                 f"A lease ran out, or work was due, {self.oldest_overdue:.0f} s ago and nobody came by: "
                 "does the sweeper run, and a worker?"
             )
+        if self.oldest_waiting is not None and self.oldest_waiting > LATE_SECONDS:
+            said.append(
+                f"Accepted work has waited for {self.oldest_waiting:.0f} s and no worker has begun it: "
+                "does one run, and does it read this queue?"
+            )
         if self.dead_letters:
-            said.append(f"{self.dead_letters} records need a person: reconciliation gave up on them.")
+            said.append(f"Outcomes that need a person, because reconciliation gave up: {self.dead_letters}.")
         said += [f"The last {duty} failed: {run['error']}" for duty, run in self.duties.items() if run["error"]]
         return said
 
@@ -51,6 +57,7 @@ def health(using: str | None = None) -> Health:
     return Health(
         overdue=overdue.count(),
         oldest_overdue=_age(overdue, "locked_until"),
+        oldest_waiting=_age(keys.waiting(), "last_run_at"),
         unknown=unknown.count(),
         resumable=unknown.resumable().count(),
         oldest_unknown=_age(unknown, "created_at"),

@@ -63,8 +63,7 @@ def sweep(bounds: Bounds | None = None) -> Counter[str]:
     def waiting(due: duties.Due) -> str:
         if not duties.enqueued_again(due.scope, due.id, pick_up_seconds(), bounds.using):
             return "overtaken"
-        send(due.id)
-        return "enqueued"
+        return "enqueued" if send(due.id) else "failed"
 
     # Where no message is sent, what waits is left to `work`.
     return _each("sweep", [(duties.lost, lost), *([(duties.waiting, waiting)] if sender() else [])], bounds)

@@ -44,6 +44,10 @@ class IdempotencyKeyQuerySet(models.QuerySet["IdempotencyKey"]):
         """The answer is stored."""
         return self.filter(status__in=TERMINAL)
 
+    def waiting(self) -> "IdempotencyKeyQuerySet":
+        """Accepted work that no worker has begun."""
+        return self.filter(locked_until__isnull=False, status=Status.PENDING, last_error_code="")
+
     def expired(self) -> "IdempotencyKeyQuerySet":
         """The retention is over, whether or not the reaper has come by."""
         return self.filter(expires_at__lte=StatementNow())

@@ -13,7 +13,7 @@ any transaction, a marker after. What is done is not done again; its result is g
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeVar
 
@@ -24,7 +24,7 @@ from django_idempotency.core.policy import LostLease, whole_seconds
 from django_idempotency.core.progress import Progress, StepState
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import ChangedDefinition, LostFence, NotExecuted, StepInDoubt, UnknownOperation
-from django_idempotency.finishing import Attempt
+from django_idempotency.finishing import Attempt, fence_lost
 from django_idempotency.store import limits, runs
 
 F = TypeVar("F", bound=Callable[..., Reply])
@@ -91,6 +91,12 @@ def operation_of(function: Callable[..., Any]) -> Operation:
     return found
 
 
+def knows(name: str, progress: str) -> bool:
+    """Whether this process has the code for it: that operation, in this version or a newer one."""
+    known = find_operation(name)
+    return known is not None and Progress.load(progress).version <= known.version
+
+
 class Op:
     """A running operation, as its function sees it."""
 
@@ -106,9 +112,14 @@ class Op:
         recorded = self._recorded(name)
         if recorded is not None:
             return recorded.result
-        with transaction.atomic(using=self._attempt.using):
-            result = function(*args, **kwargs)  # may tell its progress
-            self._mark(self._progress.done(name, result), LostLease.RESUME)
+        before = self._progress, self._steps_done
+        try:
+            with transaction.atomic(using=self._attempt.using):
+                result = function(*args, **kwargs)  # may tell its progress
+                self._mark(self._progress.done(name, result), LostLease.RESUME)
+        except BaseException:  # rolled back, perhaps not before the COMMIT, where deferred constraints are checked
+            self._progress, self._steps_done = before
+            raise
         return self._progress.steps[-1].result
 
     def effect(self, name: str, function: Callable[[str], Any], /, *, in_doubt: InDoubt) -> Any:
@@ -141,7 +152,7 @@ class Op:
             missed = self._progress.steps[self._position].name
             raise ChangedDefinition(
                 f"The operation ended before the step {missed!r}, which stands in this record: it was changed under "
-                "work in flight. Let the old code finish it, or settle the record by hand."
+                "work in flight. Let the code that did that step finish it, or settle the record by hand."
             )
         self._refuse_in_doubt("no answer is kept")
         self._attempt.settled = True
@@ -151,6 +162,7 @@ class Op:
         self._progress = self._progress.so_far(done, total)
         call, attempt = self._attempt.call, self._attempt
         if not runs.report(call.scope, call.id, attempt.token, self._steps_done, self._progress.dump(), attempt.using):
+            fence_lost(attempt)
             raise LostFence
 
     def _recorded(self, name: str) -> Any:
@@ -175,6 +187,7 @@ class Op:
         then = done + 1 if progress.steps else 0  # with no step left the key may be freed, as before the first one
         place = (text, progress.recovery_point, on_lost_lease)
         if not runs.mark(attempt.call.scope, attempt.call.id, attempt.token, done, then, *place, attempt.using):
+            fence_lost(attempt)
             raise LostFence
         self._progress = Progress.load(text)  # the result as a later process would see it
         attempt.in_doubt = self._progress.in_doubt
@@ -203,7 +216,8 @@ def resume(attempt: Attempt) -> Reply:
             f"The operation {wanted.name!r} was begun by version {progress.version} and this process has version "
             f"{wanted.version}: newer code has to go on with it."
         )
-    return _call(wanted, Op(attempt, progress, stored.steps_done), stored.arguments)
+    mine = replace(progress, version=wanted.version)  # what it marks, older code does not know
+    return _call(wanted, Op(attempt, mine, stored.steps_done), stored.arguments)
 
 
 def _call(wanted: Operation, op: Op, arguments: str) -> Reply:

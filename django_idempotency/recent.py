@@ -46,6 +46,7 @@ def operations(using: str) -> dict[str, Operation]:
     for name, status, lease, retention, began, ended in rows:
         operation = found.setdefault(name, Operation(lease, retention))
         seconds = (ended - began).total_seconds() if began and ended and status == Status.COMPLETED else None
-        if seconds is not None and seconds <= lease:  # what took longer was settled by somebody else
+        # What took longer was settled by somebody else; in atomic mode one statement writes both times.
+        if seconds is not None and 0 < seconds <= lease:
             operation.seconds.append(seconds)
     return found

@@ -169,7 +169,7 @@ class RestExchange(Exchange):
         """A page of the browsable API is never stored: it carries the reader's CSRF token."""
         finished = response if getattr(response, "_is_final", False) else self.final(response)
         page = isinstance(getattr(finished, "accepted_renderer", None), BrowsableAPIRenderer)
-        return captured(finished, self.policy, withhold=page)
+        return captured(finished, self.policy, self.request, withhold=page)
 
     def refuse(self, refused: Refused) -> HttpResponseBase:
         """Through the project's exception handler; should that fail, plainly."""
@@ -235,7 +235,7 @@ def run_method(request: Any, owner: Any, arguments: Arguments, handler: Callable
     """A decorated method of a DRF view, or a function below `@api_view`, called after DRF let the request through."""
     if isinstance(owner, IdempotentMixin):
         if not owner._handler_is_decorated:
-            raise _not_the_handler(request, owner, handler)
+            raise _not_the_handler(owner, handler)
         return handler()
     if not made_by_api_view(type(owner)):
         name = type(owner).__name__
@@ -246,10 +246,10 @@ def run_method(request: Any, owner: Any, arguments: Arguments, handler: Callable
     return run(RestExchange(owner, policy, handler, request))
 
 
-def _not_the_handler(request: Any, owner: Any, handler: Any) -> Misplaced:
+def _not_the_handler(owner: Any, handler: Any) -> Misplaced:
     name = f"{type(owner).__name__}.{handler.func.__name__}"
     return Misplaced(
-        f"{name} is not what answers {request.method}, so @idempotent has no effect there: "
+        f"{name} is not what answers {owner.request.method}, so @idempotent has no effect there: "
         "decorate the method that is, or put the policy into `idempotency` of the class."
     )
 

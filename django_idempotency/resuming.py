@@ -10,13 +10,12 @@ from django_idempotency import signals
 from django_idempotency.conf import conf, policy
 from django_idempotency.core.decisions import Call, Record
 from django_idempotency.core.policy import Transaction
-from django_idempotency.core.progress import Progress
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import LostFence, OutcomeUnknown
 from django_idempotency.finishing import Attempt, doubt, finish
 from django_idempotency.heartbeat import beating
 from django_idempotency.models import IdempotencyKey
-from django_idempotency.operations import find_operation, registered, resume
+from django_idempotency.operations import knows, registered, resume
 from django_idempotency.reconciliation import backoff
 from django_idempotency.sending import pick_up_seconds, send
 from django_idempotency.settling import Outcome
@@ -34,7 +33,7 @@ def resume_one(scope: str, record: UUID, using: str) -> Outcome:
     if seen.deferred:
         return _handed_on(seen, seen.token, using)
     row = IdempotencyKey.objects.using(using).get(scope=scope, id=record)
-    if not knows(row):
+    if not knows(row.run_name, row.progress):
         done = verdicts.postpone(scope, record, seen.token, ELSEWHERE_SECONDS, using)  # for a worker with that code
         return Outcome.POSTPONED if done else Outcome.OVERTAKEN
     if row.attempts >= conf.ATTEMPTS:
@@ -49,12 +48,6 @@ def _handed_on(seen: Record, token: UUID, using: str) -> Outcome:
         return Outcome.OVERTAKEN
     send(seen.id)
     return Outcome.SENT
-
-
-def knows(row: IdempotencyKey) -> bool:
-    """Whether this process has the code for it: that operation, in this version or a newer one."""
-    known = find_operation(row.run_name)
-    return known is not None and Progress.load(row.progress).version <= known.version
 
 
 def taken_over(seen: Record, row: IdempotencyKey, using: str, *, actor: str) -> Attempt | None:

@@ -35,15 +35,17 @@ def pick_up_seconds() -> int:
     return ceil(conf.PICK_UP.total_seconds()) if sender() is not None else 0
 
 
-def send(record: UUID) -> None:
+def send(record: UUID) -> bool:
     """A message that cannot be sent is logged: the sweeper sends it again."""
     deliver = sender()
     if deliver is None:
-        return
+        return True
     try:
         deliver(str(record))
     except Exception:  # noqa: BLE001 - whatever a broker's client fails with, the record stands
         logger.exception("No message could be sent for idempotency record %s; the sweeper sends it again.", record)
+        return False
+    return True
 
 
 def send_on_commit(record: UUID, using: str) -> None:

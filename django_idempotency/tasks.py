@@ -10,7 +10,7 @@ from functools import wraps
 from inspect import signature
 from typing import Any, Final, NoReturn, TypeAlias
 
-from celery import current_app, current_task, shared_task
+from celery import Task, current_app, current_task, shared_task
 from celery.exceptions import Retry
 from celery.signals import worker_process_shutdown
 
@@ -128,6 +128,8 @@ def once_per_message(
         def task(*args: Any, **kwargs: Any) -> Any:
             if not current_task:
                 raise Misplaced("@once_per_message stands below @shared_task or @app.task, around the function itself.")
+            if args and isinstance(args[0], Task):
+                raise Misplaced("@once_per_message takes no bind=True: the task is `celery.current_task`.")
             try:
                 return guarded(*args, **kwargs)
             except StillRunning as busy:

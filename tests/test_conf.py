@@ -157,6 +157,13 @@ def test_arguments_follow_the_settings(settings: Settings) -> None:
     assert arguments.policy().attempts == 10
 
 
+def test_a_wrong_name_is_an_error_that_knows_the_right_one() -> None:
+    with pytest.raises(TypeError, match="no argument 'mod'; did you mean 'mode'"):
+        Arguments({"mod": "atomic"})
+    with pytest.raises(TypeError, match="no argument 'zzz'"):
+        Arguments({"zzz": 1})
+
+
 def test_a_wrong_argument_is_an_error_where_it_is_written() -> None:
     with pytest.raises(ValueError, match="mode"):
         Arguments({"mode": "both"})

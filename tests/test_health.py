@@ -19,7 +19,8 @@ from django_idempotency.finishing import Attempt, doubt
 from django_idempotency.health import health
 from django_idempotency.models import DutyRun, IdempotencyKey
 from django_idempotency.reconciliation import Inconclusive, reconciler
-from django_idempotency.store import verdicts
+from django_idempotency.store import attempts, verdicts
+from django_idempotency.store.runs import Run
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__)]
 urlpatterns = [path("idempotency/", include("django_idempotency.urls"))]
@@ -54,6 +55,22 @@ def test_a_sweeper_that_does_not_come(client: Client, late: int, status: int) ->
     assert found[1]["overdue"] == 1
 
 
+@pytest.mark.parametrize(("late", "status"), [(590, 200), (620, 503)])
+@pytest.mark.parametrize("tried", [False, True])
+def test_work_that_no_worker_begins(client: Client, late: int, status: int, tried: bool) -> None:
+    """Also while the sweeper sends its message again and again."""
+    attempt = claimed()
+    assert attempts.defer(
+        attempt.call.scope, attempt.call.id, attempt.token, Run("tests.health", "{}", "{}", 0), 60, "default"
+    )
+    code = "NotExecuted" if tried else ""  # waits for its turn, each time longer
+    waiting = F("created_at") - timedelta(seconds=late)
+    IdempotencyKey.objects.update(last_run_at=waiting, last_error_code=code)
+    found = asked(client)
+    assert found[0] == (200 if tried else status)
+    assert (found[1]["overdue"], found[1]["oldest_waiting"] is None) == (0, tried)
+
+
 def test_doubts_are_told_and_dead_letters_are_a_complaint(client: Client, settings: Any) -> None:
     settings.IDEMPOTENCY = {"RECONCILE_TRIES": 1}
     attempt = claimed()
@@ -75,4 +92,4 @@ def test_a_duty_that_failed_is_a_complaint() -> None:
 def test_it_asks_little(client: Client) -> None:
     with CaptureQueriesContext(connection) as queries:
         asked(client)
-    assert len(queries) == 7
+    assert len(queries) == 8

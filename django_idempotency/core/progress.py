@@ -55,7 +55,7 @@ class Progress:
         if recorded.name != name:
             raise ChangedDefinition(
                 f"Step {position + 1} of this record was {recorded.name!r} and is {name!r} now: the operation was "
-                "changed under work in flight. Let the old code finish it, or settle the record by hand."
+                "changed under work in flight. Let the code that did that step finish it, or settle the record by hand."
             )
         return recorded
 

@@ -13,6 +13,7 @@ from django_idempotency.exceptions import NotExecuted, StoreUnavailable
 from django_idempotency.finishing import Attempt
 from django_idempotency.http.context import Idempotency, attach
 from django_idempotency.http.exchange import Exchange, NotKept
+from django_idempotency.http.transactions import GivenUp
 from django_idempotency.http.waiting import wait_for_answer
 
 
@@ -53,6 +54,8 @@ def _all_in_one(exchange: Exchange, call: Call, runs: Iterator[int]) -> HttpResp
 
     try:
         return atomic.run_atomic(call, work, exchange.using)
+    except GivenUp as refused:
+        response = refused.response
     except Exception as error:
         if not exchange.is_refusal(error):
             raise

@@ -17,6 +17,7 @@ from django_idempotency.exceptions import Misplaced
 from django_idempotency.finishing import Attempt, finish
 from django_idempotency.held import Held
 from django_idempotency.http.replies import accepted, plain
+from django_idempotency.http.transactions import GivenUp, check_given_up
 from django_idempotency.http.waiting import undisturbed
 
 R = TypeVar("R", bound=HttpResponseBase)
@@ -44,9 +45,14 @@ class Idempotency(Held):
 
         def work() -> tuple[R, Reply]:
             response = write()
+            check_given_up(response, self._attempt.using)
             return response, self._capture(response)
 
-        response = finish(self._attempt, work, rerun=True)
+        try:
+            response = finish(self._attempt, work, rerun=True)
+        except GivenUp as refused:
+            refusal: Any = refused.response
+            response = finish(self._attempt, lambda: (refusal, self._capture(refusal)), rerun=True)
         self.response = response
         return response
 

@@ -18,7 +18,7 @@ from django_idempotency.exceptions import InvalidKey, NoPrincipal, NotExecuted, 
 from django_idempotency.http.calls import call_from, key_lines, principal_of, rewind
 from django_idempotency.http.context import NONE, attach
 from django_idempotency.http.replies import Refused, accepted, captured, refusal, refused, replay, unavailable, upgraded
-from django_idempotency.http.transactions import as_django_would
+from django_idempotency.http.transactions import as_django_would, check_given_up
 from django_idempotency.signals import logger
 
 Handler = Callable[[], Any]
@@ -52,7 +52,7 @@ class Exchange:
 
     def capture(self, response: HttpResponseBase) -> Reply:
         """What is stored of a response."""
-        return captured(response, self.policy)
+        return captured(response, self.policy, self.request)
 
     def explain(self, error: Exception) -> HttpResponseBase:
         """The project's own answer to an exception."""
@@ -100,6 +100,7 @@ class Exchange:
         refused = response.status_code >= (500 if reached_out else 400)
         if refused and (self.gives_back(response) or not self.policy.keeps(response.status_code)):
             raise NotKept(response)
+        check_given_up(response, self.using)
         return response, self.capture(response)
 
     def gives_back(self, response: HttpResponseBase) -> bool:

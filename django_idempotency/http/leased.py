@@ -17,6 +17,7 @@ from django_idempotency.finishing import Attempt, doubt, fail, finish, release
 from django_idempotency.heartbeat import beating
 from django_idempotency.http.context import Idempotency, attach
 from django_idempotency.http.exchange import Exchange, NotKept
+from django_idempotency.http.transactions import GivenUp
 from django_idempotency.http.waiting import undisturbed, wait_for_answer
 from django_idempotency.signals import logger
 
@@ -100,9 +101,12 @@ class Leased:
             return self.exchange.kept(response, reached_out=self.entered.reached_out)
 
         try:
-            return finish(self.entered, work)
+            return finish(self.entered, work, rerun=ran)
         except NotKept as unkept:
             return self.let_go(unkept.response)
+        except GivenUp as refused:
+            refusal = refused.response
+            return self.settle(lambda: refusal)
         except OutcomeUnknown:
             return self.exchange.in_doubt(self.call)
         except LostFence:

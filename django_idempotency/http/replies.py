@@ -6,7 +6,7 @@ from itertools import chain
 from math import ceil
 from typing import Any, Final
 
-from django.http import HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase, StreamingHttpResponse
 from django.urls import NoReverseMatch, reverse
 
@@ -21,7 +21,7 @@ STATUS_ROUTE: Final = "django_idempotency:idempotency-operation"
 OMITTED_HEADER: Final = "Idempotency-Replay"
 
 
-def captured(response: HttpResponseBase, policy: Policy, *, withhold: bool = False) -> Reply:
+def captured(response: HttpResponseBase, policy: Policy, request: HttpRequest, *, withhold: bool = False) -> Reply:
     """What is stored of a response. A template is rendered first; a stream is treated as the policy says."""
     render = getattr(response, "render", None)
     if callable(render):
@@ -29,10 +29,18 @@ def captured(response: HttpResponseBase, policy: Policy, *, withhold: bool = Fal
     if isinstance(response, StreamingHttpResponse):
         body = _streamed(response, policy)
     elif isinstance(response, HttpResponse):
-        body = None if response.content and (withhold or _no_store(response)) else response.content
+        private = withhold or _no_store(response) or _holds_csrf_token(response, request)
+        body = None if response.content and private else response.content
     else:
         body = None
     return capture(response.status_code, response.items(), body, policy.reply)
+
+
+def _holds_csrf_token(response: HttpResponseBase, request: HttpRequest) -> bool:
+    """A page whose forms carry the token of its reader; Django notes that somebody asked for it."""
+    return "CSRF_COOKIE_NEEDS_UPDATE" in request.META and response.headers.get("Content-Type", "").startswith(
+        "text/html"
+    )
 
 
 def _no_store(response: HttpResponseBase) -> bool:

@@ -64,8 +64,9 @@ def _inside_atomic_requests(endpoint: Endpoint) -> Iterator[CheckMessage]:
         yield Error(
             f"/{endpoint.route}: ATOMIC_REQUESTS of {', '.join(map(repr, around))} opens a transaction around "
             "@idempotent, and a rollback would forget the key.",
-            hint='Put @idempotent outermost, on a class with @method_decorator(idempotent, name="dispatch"), above '
-            "@api_view; give every decorator above it functools.wraps; or add @transaction.non_atomic_requests.",
+            hint="Put @idempotent where the URL callback carries it, below whatever asks for a permission: on a class "
+            'with @method_decorator(idempotent, name="dispatch"), above @api_view. Give every decorator above it '
+            "functools.wraps, or add @transaction.non_atomic_requests.",
             id="django_idempotency.E020",
         )
 
@@ -164,16 +165,17 @@ def _async_and_atomic(endpoint: Endpoint) -> Iterator[CheckMessage]:
 def _not_a_handler(endpoint: Endpoint) -> Iterator[CheckMessage]:
     if not _has_mixin(endpoint) or endpoint.view is None:
         return
-    possible = None if _is_view_set(endpoint) else set(endpoint.handlers.values())
+    possible = set(endpoint.handlers.values())
     for name in endpoint.inside:
         hidden = mark_of(getattr(endpoint.view, name)) is None
-        if name != "dispatch" and (hidden or (possible is not None and name not in possible)):
+        idle = name.startswith("perform_") if _is_view_set(endpoint) else name not in possible
+        if name != "dispatch" and (hidden or idle):
             yield Error(
                 f"/{endpoint.route}: @idempotent on {endpoint.view.__name__}.{name} has no effect, because "
                 + ("a decorator above it hides it." if hidden else "that is not the method that answers a request."),
                 hint="Give every decorator above it functools.wraps."
                 if hidden
-                else f"Decorate one of {', '.join(sorted(possible or ()))}, or put the policy into `idempotency`.",
+                else f"Decorate one of {', '.join(sorted(possible))}, or put the policy into `idempotency`.",
                 id="django_idempotency.E026",
             )
 

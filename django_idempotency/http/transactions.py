@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from django.db import connections, transaction
 from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,6 +50,25 @@ def _opted_out(request: HttpRequest, view: Any) -> set[str]:
     match = request.resolver_match
     callbacks = (view, None if match is None else match.func)
     return {alias for each in callbacks for alias in getattr(each, "_non_atomic_requests", ())}
+
+
+class GivenUp(Exception):
+    """A refusal in a transaction that can only be rolled back: it is stored in another one, as an exception's is."""
+
+    def __init__(self, response: HttpResponseBase) -> None:
+        self.response = response
+
+
+def check_given_up(response: HttpResponseBase, using: str) -> None:
+    """A view may catch a database's error, or ask for a rollback, and refuse. It cannot succeed after that."""
+    if not transaction.get_rollback(using):
+        return
+    if response.status_code >= 400:
+        raise GivenUp(response)
+    raise transaction.TransactionManagementError(
+        f"The view answered {response.status_code}, and its transaction can only be rolled back: it asked for that, or "
+        "caught a database error. Put `with transaction.atomic():` around what may fail."
+    )
 
 
 @contextmanager

@@ -51,7 +51,9 @@ def _retention() -> Iterator[str]:
         yield f"IDEMPOTENCY['RETENTION'] is {conf.RETENTION}: {_TOO_SHORT}"
 
 
-_TOO_SHORT: Final = "a client that retries later runs the request again. 24 hours is the least that clients expect."
+_TOO_SHORT: Final = (
+    "a client that retries later runs the request again, or is refused. 24 hours is the least that clients expect."
+)
 
 
 def _operations(using: str) -> Iterator[str]:

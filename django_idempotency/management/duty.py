@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import connections
 
 from django_idempotency.claiming import alias
 from django_idempotency.maintenance import Bounds
@@ -33,6 +34,10 @@ class DutyCommand(BaseCommand):
 
     def bounds(self, options: dict[str, Any], **more: Any) -> Bounds:
         shown = self.stderr.isatty() and not options["json"]
+        if options["batch_size"] < 1:
+            raise CommandError("--batch-size must be at least 1.")
+        if options["database"] not in (None, *connections):
+            raise CommandError(f"--database must be one of {', '.join(connections)}.")
         return Bounds(
             using=options["database"] or alias(),
             batch_size=options["batch_size"],

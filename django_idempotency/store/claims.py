@@ -3,7 +3,7 @@
 from typing import Any, Final
 from uuid import UUID
 
-from django.db import IntegrityError, connections
+from django.db import IntegrityError, OperationalError, connections
 
 from django_idempotency.core.decisions import Call, Record
 from django_idempotency.core.policy import Expiry
@@ -134,14 +134,21 @@ def claim(call: Call, token: UUID, using: str, seconds: float | None = None) -> 
 
     `seconds` bounds the wait for another transaction's lock; None inside a test case, whose transaction would keep it.
     """
-    if connections[using].vendor == "sqlite":
+    reads_first = connections[using].vendor == "sqlite"
+    if reads_first:
         # A bare INSERT would wait behind any open write transaction; a duplicate must be answered at once.
         existing = find(call.scope, call.id, using)
         if existing is not None:
             return existing
     for _ in range(2):
-        if _insert(CLAIM, call, token, using, seconds):
-            return None
+        try:
+            if _insert(CLAIM, call, token, using, seconds):
+                return None
+        except OperationalError:  # it waited in vain, perhaps for this key's own first request
+            existing = find(call.scope, call.id, using) if reads_first else None
+            if existing is None:
+                raise
+            return existing
         existing = find(call.scope, call.id, using)
         if existing is not None:
             return existing

@@ -344,6 +344,15 @@ def test_e026_a_decorated_method_that_answers_nothing(settings: Any) -> None:
     assert "functools.wraps" in str(messages[1].hint)
 
 
+def test_e026_a_hook_of_a_view_set_answers_nothing(settings: Any) -> None:
+    hooked: Any = type("Hooked", (IdempotentMixin, ViewSet), {"perform_create": idempotent(lambda self, form: None)})
+    hooked.create = lambda self, request: Response()
+    messages = found(settings, hooked.as_view({"post": "create"}))
+    assert ids(messages) == ["E026"]
+    assert "Hooked.perform_create" in messages[0].msg
+    assert "create" in str(messages[0].hint)
+
+
 def test_e027_nothing_with_process_view_stands_behind_the_middleware(settings: Any) -> None:
     settings.MIDDLEWARE = [MIDDLEWARE, *settings.MIDDLEWARE]
     messages = found(settings, protected)

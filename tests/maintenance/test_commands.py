@@ -155,7 +155,7 @@ def test_doctor_notices_an_old_doubt(age: int, wrong: bool) -> None:
 @pytest.mark.usefixtures("_all_duties_ran")
 def test_doctor_notices_a_dead_letter() -> None:
     dead_letter()
-    assert "1 records need a person" in findings()
+    assert "need a person" in findings()
 
 
 @pytest.mark.usefixtures("_all_duties_ran")

@@ -254,7 +254,24 @@ def test_the_resolve_command_stores_only_what_can_be_answered(status: str, store
 def test_the_resolve_command_stores_no_body_where_there_is_none() -> None:
     attempt = doubtful()
     arguments = ["idempotency_resolve", str(attempt.call.id), "--by=ops", "--reason=seen", "--landed=204", "--body=x"]
-    with pytest.raises(CommandError, match="204 has no body"):
+    with pytest.raises(CommandError, match="--body: An answer with this status has no body"):
+        call_command(*arguments, stdout=StringIO())
+    assert status_of(attempt) == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--body={nojson", "--body: This is not JSON"),
+        ("--content-type=text/plain\nX-A: b", "--content_type: A content type is printable"),
+        ("--reason= ", "neither may be empty"),
+        ("--by=", "neither may be empty"),
+    ],
+)
+def test_the_resolve_command_refuses_what_the_admin_refuses(option: str, said: str) -> None:
+    attempt = doubtful()
+    arguments = ["idempotency_resolve", str(attempt.call.id), "--by=ops", "--reason=seen", "--landed=201", option]
+    with pytest.raises(CommandError, match=said):
         call_command(*arguments, stdout=StringIO())
     assert status_of(attempt) == "unknown"
 

@@ -40,6 +40,12 @@ def by_key(claim: Claim, order: int, colour: str = "red") -> str:
     return uuid4().hex
 
 
+@shared_task(name="tests.bound", bind=True)
+@once_per_message("tests.bound")
+def bound(claim: Claim, order: int) -> None:
+    """Never runs."""
+
+
 def deliver(task: Any, *args: Any, message: str, **kwargs: Any) -> Any:
     return task.apply(args, kwargs, task_id=message)
 
@@ -51,6 +57,11 @@ def entries(reference: str) -> int:
 @pytest.fixture
 def message() -> str:
     return uuid4().hex
+
+
+def test_a_bound_task_is_told_where_its_task_is(message: str) -> None:
+    with pytest.raises(Misplaced, match=r"celery\.current_task"):
+        deliver(bound, 7, message=message).get()
 
 
 def test_a_message_that_comes_again_gets_the_stored_result(message: str) -> None:

@@ -42,6 +42,17 @@ pytestmark = pytest.mark.django_db(transaction=True)
 AGO = timedelta(seconds=1)
 
 
+def broken(record: str) -> None:
+    raise ConnectionError("no broker")
+
+
+def test_a_message_that_cannot_be_sent_is_no_success_of_the_sweeper(settings: Any) -> None:
+    deferred()
+    all_due()
+    settings.IDEMPOTENCY = {"ENQUEUE": broken}
+    assert maintenance.sweep() == {"failed": 1}
+
+
 def deferred(function: Any = export, **arguments: Any) -> Attempt:
     attempt = claimed(str(uuid4()))
     defer(attempt, function, arguments or ({"title": "may"} if function is export else {}))

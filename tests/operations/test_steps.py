@@ -6,10 +6,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_idempotency import claiming, operations
+from django_idempotency import claiming, operations, signals
 from django_idempotency.core.decisions import InDoubt
 from django_idempotency.core.progress import Progress
 from django_idempotency.core.replies import Reply, json_reply
@@ -17,7 +17,8 @@ from django_idempotency.exceptions import ChangedDefinition, InsideTransaction, 
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.operations import Op, operation
 from django_idempotency.store import runs
-from testproject.payments.models import LedgerEntry
+from testproject.payments.models import LedgerEntry, Receipt
+from tests.flow.flows import heard
 from tests.operations.rides import POINTS, Killed, World, a_call, book, cautious, claimed, lease_over, ride, run
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -123,6 +124,65 @@ def test_older_code_does_not_go_on_with_what_newer_code_began() -> None:
     runs.begin(attempt.call.scope, attempt.call.id, attempt.token, runs.Run("tests.ride", "{}", newer, 0), "default")
     with pytest.raises(ChangedDefinition, match="version 2"):
         operations.resume(attempt)
+
+
+def test_a_phase_that_fails_at_its_commit_was_not_done(world: World, vendor: str) -> None:
+    """There deferred constraints are checked, after the mark."""
+    if vendor == "mysql":
+        pytest.skip("it checks every constraint at once")
+    op = Op(claimed(str(uuid4())), Progress(), 0)
+    with pytest.raises(IntegrityError):
+        op.phase("receipt", lambda: Receipt.objects.create(ride_id=999_999).pk)
+    assert op.phase("booked", book, "booked") == "booked"
+    op.end()
+    assert Progress.load(IdempotencyKey.objects.get().progress).finished == ["booked"]
+
+
+def test_that_another_attempt_has_the_record_is_told(world: World) -> None:
+    key = str(uuid4())
+    slow = claimed(key)
+    op = Op(slow, Progress(), 0)
+    lease_over()
+    claimed(key)
+    with heard(signals.fence_lost) as lost, pytest.raises(LostFence):
+        op.phase("booked", book, "booked")
+    with heard(signals.fence_lost) as lost_again, pytest.raises(LostFence):
+        op.progress(1, 2)
+    assert [each["call"] for each in (*lost, *lost_again)] == [slow.call] * 2
+
+
+def test_who_takes_a_record_over_says_that_its_lease_ran_out(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    key = str(uuid4())
+    claimed(key)
+    lease_over()
+    claimed(key)
+    assert f"The lease of idempotency record {a_call(key).id} ran out" in caplog.text
+
+
+@pytest.mark.parametrize(("name", "version"), [("tests.of_another_release", 1), ("tests.ride", 2)])
+def test_a_retry_that_meets_older_code_takes_nothing_over(name: str, version: int) -> None:
+    """Each try would cost the operation one of its attempts, while newer code could end it."""
+    key = str(uuid4())
+    attempt = claimed(key)
+    newer = runs.Run(name, "{}", Progress(version).dump(), 0)
+    assert runs.begin(attempt.call.scope, attempt.call.id, attempt.token, newer, "default")
+    lease_over()
+    assert isinstance(claiming.begin(a_call(key)), InDoubt)
+    assert IdempotencyKey.objects.get().attempts == 1
+
+
+def test_what_newer_code_did_a_step_of_is_newer_work(world: World) -> None:
+    @operation(f"tests.newer.{uuid4()}", version=3)
+    def newer(op: Op) -> Reply:
+        op.phase("booked", book, "booked")
+        raise TimeoutError
+
+    attempt = claimed(str(uuid4()))
+    begun = runs.Run(operations.operation_of(newer).name, "{}", Progress(1).dump(), 0)
+    assert runs.begin(attempt.call.scope, attempt.call.id, attempt.token, begun, "default")
+    with pytest.raises(TimeoutError):
+        operations.resume(attempt)
+    assert Progress.load(IdempotencyKey.objects.get().progress).version == 3
 
 
 def test_a_phase_may_tell_its_progress(world: World) -> None:

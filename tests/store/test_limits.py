@@ -126,6 +126,38 @@ def test_no_time_left_is_no_time_to_connect() -> None:
     assert connection.connection is None
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_duplicate_that_waits_behind_its_own_first_request_is_told_of_it(vendor: str, crowd: list[Actor]) -> None:
+    """It read before the first one's claim, and its INSERT waits behind the first one's view."""
+    if vendor != "sqlite":
+        pytest.skip("elsewhere a claim waits for nobody's view")
+    writes, go = Event(), Event()
+    first: list[Any] = []
+
+    def run_the_first() -> None:
+        assert claimed(10)
+        with transaction.atomic():
+            DutyRun.objects.create(duty="one")
+            writes.set()
+            assert go.wait(60)
+
+    def meanwhile(execute: Any, *arguments: Any) -> Any:
+        answer = execute(*arguments)
+        if not first:
+            first.append(crowd[0].start(run_the_first))
+            assert writes.wait(60)
+        return answer
+
+    try:
+        with connection.execute_wrapper(meanwhile):
+            found = limits.repeated(lambda left: claims.claim(a_call("key"), uuid4(), ON, left), ON, 0.5)
+    finally:
+        go.set()
+    first[0].result(60)
+    assert found is not None
+    assert found.status is Status.IN_PROGRESS
+
+
 # What failures are called
 
 

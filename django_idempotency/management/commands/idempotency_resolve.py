@@ -5,7 +5,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from django_idempotency.claiming import alias
-from django_idempotency.core.replies import NO_BODY, Reply
+from django_idempotency.console.forms import LandedForm
+from django_idempotency.core.replies import Reply
 from django_idempotency.reconciliation import Landed, NotExecuted, Outcome
 from django_idempotency.resolution import find_record, resolve, try_again
 
@@ -48,11 +49,23 @@ class Command(BaseCommand):
         if options["dry_run"]:
             self._say_where_it_stands(options)
             return
+        if not options["by"].strip() or not options["reason"].strip():
+            raise CommandError("--by and --reason are kept in the audit trail: neither may be empty.")
         outcome = self._outcome(options)
         said = SAID.get(outcome, outcome.replace("_", " "))
         self.stdout.write(json.dumps({"outcome": outcome}) if options["json"] else said)
         if outcome not in DONE:
-            raise CommandError(f"The record was not changed: {outcome.replace('_', ' ')}.")
+            raise CommandError(
+                f"The record was not changed: {outcome.replace('_', ' ')}. {self._why(outcome, options)}"
+            )
+
+    def _why(self, outcome: Outcome, options: dict[str, Any]) -> str:
+        row = find_record(options["record"], options["database"] or alias())
+        if row is None:
+            return "No record has this id or derived key; for a client's key ask idempotency_inspect."
+        if outcome is Outcome.POSTPONED:
+            return f"Grace ends at {row.grace_until}: until then a message of it may still be on its way."
+        return f"It is {row.status.replace('_', ' ')}, or what was said is about another step than the one in doubt."
 
     def _say_where_it_stands(self, options: dict[str, Any]) -> None:
         row = find_record(options["record"], options["database"] or alias())
@@ -66,8 +79,13 @@ class Command(BaseCommand):
             return try_again(options["record"], **who)
         if options["not_executed"]:
             return resolve(options["record"], NotExecuted(), operator=True, **who)
-        if options["body"] and options["landed"] in NO_BODY:
-            raise CommandError(f"An answer of {options['landed']} has no body: leave --body out.")
-        headers = (("Content-Type", options["content_type"]),) if options["body"] else ()
-        reply = Reply(status=options["landed"], headers=headers, body=options["body"].encode())
-        return resolve(options["record"], Landed(reply), operator=True, **who)
+        return resolve(options["record"], Landed(entered(options)), operator=True, **who)
+
+
+def entered(options: dict[str, Any]) -> Reply:
+    """The answer that was typed, under the rules of the admin's form."""
+    form = LandedForm({**options, "status": options["landed"]})
+    if not form.is_valid():
+        raise CommandError(" ".join(f"--{name}: {said}" for name, each in form.errors.items() for said in each))
+    headers = (("Content-Type", options["content_type"]),) if options["body"] else ()
+    return Reply(status=options["landed"], headers=headers, body=options["body"].encode())

@@ -1,0 +1,52 @@
+"""A page whose form carries its reader's CSRF token is given to nobody else, and never stored."""
+
+from typing import Any
+
+import pytest
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.middleware.csrf import get_token
+from django.template import engines
+from django.template.response import TemplateResponse
+from django.urls import path
+
+from django_idempotency.decorators import idempotent
+from django_idempotency.models import IdempotencyKey
+from tests.http.posting import Person, Ran
+
+pytestmark = pytest.mark.django_db
+FORM = "<form>{% csrf_token %}</form>"
+
+
+def rendered(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(engines["django"].from_string(FORM).render({}, request))
+
+
+def later(request: HttpRequest) -> HttpResponse:
+    return TemplateResponse(request, engines["django"].from_string(FORM))
+
+
+def without(request: HttpRequest) -> HttpResponse:
+    return HttpResponse("<p>no form</p>")
+
+
+def told(request: HttpRequest) -> HttpResponse:
+    get_token(request)  # as login() does
+    return JsonResponse({"said": "hello"})
+
+
+@pytest.mark.parametrize(("page", "stored"), [(rendered, False), (later, False), (without, True), (told, True)])
+@pytest.mark.parametrize("mode", ["leased", "atomic"])
+def test_a_page_with_a_token_is_withheld(alice: Person, settings: Any, page: Any, stored: bool, mode: str) -> None:
+    def view(request: HttpRequest) -> HttpResponse:
+        Ran.again()
+        answer: HttpResponse = page(request)
+        return answer
+
+    tenant = idempotent(mode=mode, scope=lambda request: "tenant")
+    settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": [path("it", tenant(view), name="it")]})
+    first, second = alice.post("/it"), alice.post("/it")
+    assert first.content
+    assert (second.content == first.content) is stored
+    assert (second.get("Idempotency-Replay") == "omitted") is not stored
+    assert Ran.count == 1
+    assert b"csrf" not in bytes(IdempotencyKey.objects.get().response_body or b"")
