@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from celery import Celery
+from kombu.transport import TRANSPORT_ALIASES
 
+TRANSPORT_ALIASES["filesystem"] = "testproject.broker:Transport"  # its messages appear whole
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
 
 app = Celery("testproject")
