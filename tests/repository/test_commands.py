@@ -89,11 +89,12 @@ def test_the_demo_walks_once_and_every_step_answers_as_it_should(database: list[
 def test_the_demo_goes_on_serving_says_what_to_try_and_stops_at_control_c() -> None:
     with demo() as process:
         assert process.stdout is not None
-        lines = iter(process.stdout.readline, "")
-        assert re.search(
-            r"http://\S+/admin/ \(user admin, password admin\)", next(line for line in lines if "/admin/" in line)
-        )
-        url = next(line for line in lines if "curl -i" in line).split()[2]
+        lines: list[str] = []
+        while not (lines and "curl -i" in lines[-1]):
+            lines.append(process.stdout.readline())
+            assert lines[-1], "".join(lines)
+        assert re.search(r"http://\S+/admin/ \(user admin, password admin\)", "".join(lines))
+        url = lines[-1].split()[2]
         assert url.endswith("/payments/")
         process.send_signal(signal.SIGINT)
         assert "Stopped." in process.communicate(timeout=60)[0]
