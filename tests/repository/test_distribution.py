@@ -97,7 +97,8 @@ def imported(module: Path) -> set[str]:
     absolute = {statement.module or "" for statement in body if isinstance(statement, ast.ImportFrom)}
     plain = {name.name for statement in body if isinstance(statement, ast.Import) for name in statement.names}
     packages = {name.partition(".")[0] for name in absolute | plain}
-    return packages - sys.stdlib_module_names - {"testproject", "django_idempotency", "asgiref"}  # Django brings that
+    brought = {"asgiref", "kombu"}  # by Django and by Celery
+    return packages - sys.stdlib_module_names - brought - {"testproject", "django_idempotency"}
 
 
 @pytest.mark.parametrize("group", ["demo", "demo-postgres"])
