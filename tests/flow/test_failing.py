@@ -210,6 +210,17 @@ def test_a_connection_that_its_driver_knows_to_be_closed_is_opened_again() -> No
     assert finish(claimed(call), Booking(call)) == "booked"
 
 
+def test_a_connection_that_was_lost_while_somebody_else_worked_costs_another_one(vendor: str) -> None:
+    """Nothing stands before the COMMIT, and what `finish` runs may run again."""
+    if vendor == "sqlite":
+        pytest.skip("a file has no connection to lose")
+    call = a_call()
+    attempt = claimed(call)
+    terminate_this_connection()
+    assert finish(attempt, Booking(call), rerun=True) == "booked"
+    assert (status(call), bookings(call)) == (Status.COMPLETED, 1)
+
+
 def test_a_connection_that_closed_before_the_work_leaves_a_doubt_that_is_stored() -> None:
     if connection.vendor == "sqlite":
         pytest.skip("a file has no connection to lose")

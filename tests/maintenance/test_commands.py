@@ -183,3 +183,12 @@ def test_doctor_notices_clocks_that_are_apart(off: int, wrong: bool) -> None:
         return timezone.now() + timedelta(seconds=off)
 
     assert ("This machine's clock" in findings(clock)) is wrong
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [("--batch-size=0", "--batch-size must be at least 1"), ("--database=nope", "--database must be one of default")],
+)
+def test_a_duty_refuses_what_it_cannot_run_with(option: str, message: str) -> None:
+    with pytest.raises(CommandError, match=message):
+        said("idempotency_sweep", option)
