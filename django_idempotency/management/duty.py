@@ -7,10 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connections
 
-from django_idempotency.claiming import alias
 from django_idempotency.maintenance import Bounds
+from django_idempotency.management.database import add_database, database
 
 
 class DutyCommand(BaseCommand):
@@ -19,7 +18,7 @@ class DutyCommand(BaseCommand):
     duty: Callable[[Bounds], Counter[str]]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--database", default=None, help="the database of the records; the router's by default")
+        add_database(parser)
         parser.add_argument("--batch-size", type=int, default=1000, help="rows per batch")
         parser.add_argument("--max-runtime", type=float, default=None, help="stop after so many seconds")
         parser.add_argument("--pause", type=float, default=0.0, help="seconds between two batches")
@@ -36,10 +35,8 @@ class DutyCommand(BaseCommand):
         shown = self.stderr.isatty() and not options["json"]
         if options["batch_size"] < 1:
             raise CommandError("--batch-size must be at least 1.")
-        if options["database"] not in (None, *connections):
-            raise CommandError(f"--database must be one of {', '.join(connections)}.")
         return Bounds(
-            using=options["database"] or alias(),
+            using=database(options),
             batch_size=options["batch_size"],
             max_runtime=options["max_runtime"],
             pause=options["pause"],

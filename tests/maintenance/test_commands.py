@@ -192,3 +192,24 @@ def test_doctor_notices_clocks_that_are_apart(off: int, wrong: bool) -> None:
 def test_a_duty_refuses_what_it_cannot_run_with(option: str, message: str) -> None:
     with pytest.raises(CommandError, match=message):
         said("idempotency_sweep", option)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("idempotency_stats",),
+        ("idempotency_doctor",),
+        ("idempotency_inspect", "a-key"),
+        ("idempotency_resolve", "a-key", "--try-again", "--by=ada", "--reason=seen"),
+        ("idempotency_resolve", "a-key", "--try-again", "--by=ada", "--reason=seen", "--dry-run"),
+    ],
+)
+def test_every_command_says_which_databases_there_are(command: tuple[str, ...]) -> None:
+    with pytest.raises(CommandError, match="--database must be one of default"):
+        said(*command, "--database=nope")
+
+
+def test_the_schedule_needs_django_celery_beat_and_says_so(settings: Any) -> None:
+    settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if app != "django_celery_beat"]
+    with pytest.raises(CommandError, match="not in INSTALLED_APPS"):
+        said("idempotency_install_schedule")

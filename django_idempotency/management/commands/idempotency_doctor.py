@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from django_idempotency.claiming import alias
+from django_idempotency.management.database import add_database, database
 from django_idempotency.management.doctor import findings
 
 
@@ -12,11 +12,11 @@ class Command(BaseCommand):
     help = "Look at the live system and say what is wrong. Exits with 1 when something is."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--database", default=None, help="the database of the records; the router's by default")
+        add_database(parser)
         parser.add_argument("--json", action="store_true", help="print the findings as JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        found = findings(options["database"] or alias())
+        found = findings(database(options))
         if options["json"]:
             self.stdout.write(json.dumps({"healthy": not found, "findings": found}))
         else:

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.forms.models import model_to_dict
 
-from django_idempotency.claiming import alias
+from django_idempotency.management.database import add_database, database
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.resolution import find_record
 
@@ -19,11 +19,11 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("record", help="a record's id, a derived key, or the client's key")
         parser.add_argument("--body", action="store_true", help="show the stored body and an operation's data too")
-        parser.add_argument("--database", default=None, help="the database of the records; the router's by default")
+        add_database(parser)
         parser.add_argument("--json", action="store_true", help="print it as JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        using = options["database"] or alias()
+        using = database(options)
         found = records(options["record"], using)
         if not found:
             raise CommandError("There is no such record; an answer past its retention is deleted.")

@@ -2,10 +2,8 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
-from django_celery_beat.models import IntervalSchedule, PeriodicTask
-
-from django_idempotency.tasks import beat_schedule
+from django.apps import apps
+from django.core.management.base import BaseCommand, CommandError
 
 
 class Command(BaseCommand):
@@ -16,19 +14,13 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print what was done as JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        there = set(PeriodicTask.objects.filter(name__in=beat_schedule()).values_list("name", flat=True))
-        missing = {name: entry for name, entry in beat_schedule().items() if name not in there}
-        if not options["dry_run"]:
-            for name, entry in missing.items():
-                add(name, entry)
-        done = {"added": sorted(missing), "kept": sorted(there)}
+        if not apps.is_installed("django_celery_beat"):
+            raise CommandError(
+                "django_celery_beat is not in INSTALLED_APPS: install django-celery-beat, add it and migrate. "
+                "Celery's own beat needs no command: CELERY_BEAT_SCHEDULE = beat_schedule()."
+            )
+        from django_idempotency.management.beat import install
+
+        done = install(dry_run=options["dry_run"])
         said = ", ".join(f"{what}: {' '.join(names) or 'none'}" for what, names in done.items())
         self.stdout.write(json.dumps(done) if options["json"] else said)
-
-
-def add(name: str, entry: dict[str, Any]) -> None:
-    interval, _ = IntervalSchedule.objects.get_or_create(every=int(entry["schedule"]), period=IntervalSchedule.SECONDS)
-    expires = entry["options"]["expire_seconds"]
-    PeriodicTask.objects.get_or_create(
-        name=name, defaults={"task": entry["task"], "interval": interval, "expire_seconds": expires}
-    )

@@ -4,9 +4,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from django_idempotency.claiming import alias
 from django_idempotency.console.forms import LandedForm
 from django_idempotency.core.replies import Reply
+from django_idempotency.management.database import add_database, database
 from django_idempotency.reconciliation import Landed, NotExecuted, Outcome
 from django_idempotency.resolution import find_record, resolve, try_again
 
@@ -41,7 +41,7 @@ class Command(BaseCommand):
         parser.add_argument("--content-type", default="application/json", help="with --landed: the body's type")
         parser.add_argument("--by", required=True, help="who says so")
         parser.add_argument("--reason", required=True, help="why")
-        parser.add_argument("--database", default=None, help="the database of the records; the router's by default")
+        add_database(parser)
         parser.add_argument("--dry-run", action="store_true", help="only say where the record stands")
         parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
 
@@ -60,7 +60,7 @@ class Command(BaseCommand):
             )
 
     def _why(self, outcome: Outcome, options: dict[str, Any]) -> str:
-        row = find_record(options["record"], options["database"] or alias())
+        row = find_record(options["record"], database(options))
         if row is None:
             return "No record has this id or derived key; for a client's key ask idempotency_inspect."
         if outcome is Outcome.POSTPONED:
@@ -68,12 +68,12 @@ class Command(BaseCommand):
         return f"It is {row.status.replace('_', ' ')}, or what was said is about another step than the one in doubt."
 
     def _say_where_it_stands(self, options: dict[str, Any]) -> None:
-        row = find_record(options["record"], options["database"] or alias())
+        row = find_record(options["record"], database(options))
         status = row.status if row is not None else Outcome.ABSENT.value
         self.stdout.write(json.dumps({"status": status}) if options["json"] else status.replace("_", " "))
 
     def _outcome(self, options: dict[str, Any]) -> Outcome:
-        using = options["database"] or alias()
+        using = database(options)
         who = {"by": options["by"], "reason": options["reason"], "using": using}
         if options["try_again"]:
             return try_again(options["record"], **who)

@@ -5,8 +5,8 @@ from typing import Any
 from django.core.management.base import BaseCommand
 from django.db.models import Count
 
-from django_idempotency.claiming import alias
 from django_idempotency.health import Health, health
+from django_idempotency.management.database import add_database, database
 from django_idempotency.models import IdempotencyKey
 
 
@@ -14,11 +14,11 @@ class Command(BaseCommand):
     help = "Say how many records are in which state, and how the duties are doing. Reads the whole table once."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--database", default=None, help="the database of the records; the router's by default")
+        add_database(parser)
         parser.add_argument("--json", action="store_true", help="print the figures as JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        using = options["database"] or alias()
+        using = database(options)
         counts, now = by_status(using), health(using)
         if options["json"]:
             self.stdout.write(json.dumps({"statuses": counts, **now.as_json()}))

@@ -1,0 +1,24 @@
+"""The duties as django-celery-beat's entries. Imported only where that is installed."""
+
+from typing import Any
+
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
+
+from django_idempotency.tasks import beat_schedule
+
+
+def install(*, dry_run: bool) -> dict[str, list[str]]:
+    there = set(PeriodicTask.objects.filter(name__in=beat_schedule()).values_list("name", flat=True))
+    missing = {name: entry for name, entry in beat_schedule().items() if name not in there}
+    if not dry_run:
+        for name, entry in missing.items():
+            _add(name, entry)
+    return {"added": sorted(missing), "kept": sorted(there)}
+
+
+def _add(name: str, entry: dict[str, Any]) -> None:
+    interval, _ = IntervalSchedule.objects.get_or_create(every=int(entry["schedule"]), period=IntervalSchedule.SECONDS)
+    expires = entry["options"]["expire_seconds"]
+    PeriodicTask.objects.get_or_create(
+        name=name, defaults={"task": entry["task"], "interval": interval, "expire_seconds": expires}
+    )
