@@ -47,6 +47,7 @@ SAID: Final[dict[Outcome, str | Promise]] = {
     Outcome.EXPIRED: gettext_lazy("Expired: the next request with this key runs as new."),
     Outcome.ABSENT: gettext_lazy("There is no such record any more."),
 }
+IN_VAIN: Final = (Outcome.INCONCLUSIVE, Outcome.POSTPONED, Outcome.DEAD_LETTER)  # carried out, and nobody knows more
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,8 @@ class _Confirmation:
             self._overtaken(row)
         elif outcome in self.action.done:
             self.admin.log_change(self.request, row, f"{self.action.label}: {given['reason']} [{outcome}]")
-            self._say(messages.SUCCESS, row, self._said(row, outcome))
+            level = messages.WARNING if outcome in IN_VAIN else messages.SUCCESS
+            self._say(level, row, self._said(row, outcome))
         else:
             self._say(messages.WARNING, row, self._said(row, outcome))
 
@@ -169,7 +171,8 @@ class _Confirmation:
         self._say(messages.WARNING, row, said % STATES[now.status])
 
     def _say(self, level: int, row: IdempotencyKey, text: str) -> None:
-        messages.add_message(self.request, level, f"{short(row.key)}: {text}")
+        # In quotes, because the admin writes a message's first letter large.
+        messages.add_message(self.request, level, f"“{short(row.key)}”: {text}")
 
     def _back(self) -> str:
         site = self.admin.admin_site.name

@@ -94,3 +94,7 @@ def send(client: Client, address: str, asked: Any, **given: Any) -> Any:
 
 def said(response: Any) -> str:
     return " | ".join(str(message) for message in response.context["messages"])
+
+
+def levels(response: Any) -> list[str]:
+    return [message.level_tag for message in response.context["messages"]]

@@ -19,7 +19,20 @@ from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.reconciliation import _RECONCILERS, Inconclusive, Landed, NotExecuted, reconciler
 from django_idempotency.resolution import try_again
 from django_idempotency.store import rows
-from tests.console.people import LIST, RIGHTS, act, client_of, confirm, many, page_of, person, record, said, send
+from tests.console.people import (
+    LIST,
+    RIGHTS,
+    act,
+    client_of,
+    confirm,
+    levels,
+    many,
+    page_of,
+    person,
+    record,
+    said,
+    send,
+)
 from tests.maintenance.records import CREATED
 from tests.store.actors import actors, backend, is_waiting, until
 
@@ -84,7 +97,7 @@ def test_it_is_done_and_it_is_written_down(operator: Client, verdicts: list[Any]
     entry = LogEntry.objects.get()
     assert (entry.object_id, str(entry.user)) == (str(found), "operator")
     assert "asked the bank" in entry.change_message
-    assert said(page).startswith("key: ")
+    assert said(page).startswith("“key”: ")
 
 
 @pytest.mark.django_db
@@ -282,19 +295,20 @@ def test_a_message_that_may_be_on_its_way_is_not_sent_again(operator: Client) ->
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(
-    ("verdict", "status", "words"),
+    ("verdict", "status", "level", "words"),
     [
-        (NotExecuted(), "failed_retryable", "the next request with this key runs"),
-        (Inconclusive(), "unknown", "could not tell; it asks again"),
+        (NotExecuted(), "failed_retryable", "success", "the next request with this key runs"),
+        (Inconclusive(), "unknown", "warning", "could not tell; it asks again"),
     ],
 )
 def test_what_the_reconciler_says_is_said(
-    operator: Client, verdicts: list[Any], verdict: Any, status: str, words: str
+    operator: Client, verdicts: list[Any], verdict: Any, status: str, level: str, words: str
 ) -> None:
     verdicts[:] = [verdict]
     found = ready("ask-reconciler")
     page = confirm(operator, act("ask-reconciler", found))
     assert words in said(page)
+    assert levels(page) == [level]
     assert status_of(found) == status
 
 
@@ -311,6 +325,7 @@ def test_the_last_try_makes_it_a_dead_letter(operator: Client, verdicts: list[An
 def test_an_operation_without_a_reconciler_has_nobody_to_ask(operator: Client) -> None:
     page = confirm(operator, act("ask-reconciler", ready("ask-reconciler", operation="nobody.knows")))
     assert "nobody to ask" in said(page)
+    assert levels(page) == ["warning"]
 
 
 @pytest.mark.django_db
