@@ -83,6 +83,18 @@ def is_waiting(number: int) -> bool:
         return cursor.fetchone() is not None
 
 
+def sessions() -> int:
+    """How many connections to this database the server has, those included whose client was cut off."""
+    text = {
+        "postgresql": "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = CURRENT_DATABASE()",
+        "mysql": "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE()",
+        "sqlite": "SELECT 1",
+    }[connection.vendor]
+    with connection.cursor() as cursor:
+        cursor.execute(text)
+        return int(cursor.fetchone()[0])
+
+
 def again_on_deadlock(call: Callable[[], T]) -> T:
     """What the flow does around a whole transaction."""
     while True:
