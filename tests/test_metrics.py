@@ -135,17 +135,21 @@ for _ in range(int(sys.argv[1])):
 """
 
 
-def environment_of_many(folder: Path) -> dict[str, str]:
+def environment_of_many(folder: Path, variable: str = "PROMETHEUS_MULTIPROC_DIR") -> dict[str, str]:
     return {
         **os.environ,
-        "PROMETHEUS_MULTIPROC_DIR": str(folder),
+        variable: str(folder),
         "DJANGO_SETTINGS_MODULE": "testproject.settings",
     }
 
 
-def test_a_process_that_counts_nothing_leaves_no_file(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", COUNT_IN_A_PROCESS, "0"], env=environment_of_many(tmp_path), check=True)
+@pytest.mark.parametrize("variable", ["PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir"])
+def test_a_process_that_counts_nothing_leaves_no_file(tmp_path: Path, variable: str) -> None:
+    environment = environment_of_many(tmp_path, variable)
+    subprocess.run([sys.executable, "-c", COUNT_IN_A_PROCESS, "0"], env=environment, check=True)
     assert list(tmp_path.iterdir()) == []
+    subprocess.run([sys.executable, "-c", COUNT_IN_A_PROCESS, "1"], env=environment, check=True)
+    assert list(tmp_path.iterdir()) != []
 
 
 def test_prometheus_adds_up_over_processes(tmp_path: Path) -> None:

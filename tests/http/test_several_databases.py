@@ -23,6 +23,11 @@ def where(request: HttpRequest) -> HttpResponse:
     return JsonResponse({alias: connections[alias].in_atomic_block for alias in ("default", "records")})
 
 
+@idempotent(required=False, transaction="late")
+def late(request: HttpRequest) -> HttpResponse:
+    return request.idempotency.finish(lambda: where.__wrapped__(request))  # type: ignore[attr-defined, no-any-return]
+
+
 @idempotent
 def failing(request: HttpRequest) -> HttpResponse:
     Ran.again()
@@ -33,6 +38,7 @@ def failing(request: HttpRequest) -> HttpResponse:
 urlpatterns = [
     path("where", where, name="where"),
     path("where/opted-out", transaction.non_atomic_requests(idempotent(where.__wrapped__)), name="opted-out"),  # type: ignore[attr-defined]
+    path("late", late, name="late"),
     path("failing", failing, name="failing"),
     path("method", transaction.non_atomic_requests(PlainMethod.as_view()), name="method"),
 ]
@@ -67,6 +73,13 @@ def test_the_records_go_where_the_router_writes_them(alice: Person, records: Non
     first, second = (alice.post("/where") for _ in range(2))
     assert first.json() == {"default": False, "records": True}
     assert same_answer(first, second)
+
+
+@pytest.mark.parametrize("key", [None, "a-key-of-this-test"])
+def test_a_late_view_writes_where_the_records_are_also_without_a_key(
+    alice: Person, records: None, key: str | None
+) -> None:
+    assert alice.post("/late", key=key).json() == {"default": False, "records": True}
 
 
 @pytest.mark.usefixtures("two_writers", "records")

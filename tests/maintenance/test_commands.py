@@ -17,9 +17,12 @@ from django_idempotency import maintenance
 from django_idempotency.finishing import Attempt
 from django_idempotency.management import doctor
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
+from django_idempotency.recent import operations
 from django_idempotency.reconciliation import Landed
 from django_idempotency.resolution import resolve
 from django_idempotency.schema import StatementNow
+from django_idempotency.store import attempts
+from django_idempotency.store.runs import Run
 from tests.maintenance.records import CREATED, change, claimed, completed, doubtful
 
 pytestmark = pytest.mark.django_db
@@ -174,6 +177,26 @@ def test_doctor_notices_a_lease_below_three_slow_runs(runs: int, seconds: int, w
         completed("tests.slow", lease=timedelta(seconds=10))
     IdempotencyKey.objects.update(completed_at=F("last_run_at") + timedelta(seconds=seconds))
     assert ("make the lease at least 12 s" in findings()) is wrong
+
+
+def test_runs_in_atomic_mode_have_no_duration() -> None:
+    """One statement writes when it began and when it ended: they would make every lease look long enough."""
+    completed("tests.atomic")
+    IdempotencyKey.objects.update(completed_at=F("last_run_at"))
+    assert operations("default")["tests.atomic"].seconds == []
+    IdempotencyKey.objects.update(completed_at=F("last_run_at") + timedelta(seconds=1))
+    assert operations("default")["tests.atomic"].seconds == [1]
+
+
+@pytest.mark.usefixtures("_all_duties_ran")
+@pytest.mark.parametrize("age", [590, 620])
+def test_doctor_notices_work_that_no_worker_begins(age: int) -> None:
+    attempt = claimed()
+    assert attempts.defer(
+        attempt.call.scope, attempt.call.id, attempt.token, Run("tests.health", "{}", "{}", 0), 60, "default"
+    )
+    IdempotencyKey.objects.update(last_run_at=F("created_at") - timedelta(seconds=age))
+    assert ("no worker has begun it" in findings()) is (age > 600)
 
 
 @pytest.mark.usefixtures("_all_duties_ran")
