@@ -23,7 +23,14 @@ from django_idempotency.core.decisions import derived_key
 from django_idempotency.core.policy import LostLease, whole_seconds
 from django_idempotency.core.progress import Progress, StepState
 from django_idempotency.core.replies import Reply
-from django_idempotency.exceptions import ChangedDefinition, LostFence, NotExecuted, StepInDoubt, UnknownOperation
+from django_idempotency.exceptions import (
+    ChangedDefinition,
+    InsideTransaction,
+    LostFence,
+    NotExecuted,
+    StepInDoubt,
+    UnknownOperation,
+)
 from django_idempotency.finishing import Attempt, fence_lost
 from django_idempotency.store import limits, runs
 
@@ -105,14 +112,18 @@ class Op:
         self._progress = progress
         self._steps_done = steps_done
         self._position = 0
+        self._in_phase = False
         attempt.in_doubt = progress.in_doubt
 
     def phase(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Local writes: one transaction with the marker. The result is JSON."""
+        if self._in_phase:  # its mark would stand before that of the phase around it, where nobody comes by again
+            raise InsideTransaction(f"The phase {name!r} is inside another one: put it before that one, or after it.")
         recorded = self._recorded(name)
         if recorded is not None:
             return recorded.result
         before = self._progress, self._steps_done
+        self._in_phase = True
         try:
             with transaction.atomic(using=self._attempt.using):
                 result = function(*args, **kwargs)  # may tell its progress
@@ -120,6 +131,8 @@ class Op:
         except BaseException:  # rolled back, perhaps not before the COMMIT, where deferred constraints are checked
             self._progress, self._steps_done = before
             raise
+        finally:
+            self._in_phase = False
         return self._progress.steps[-1].result
 
     def effect(self, name: str, function: Callable[[str], Any], /, *, in_doubt: InDoubt) -> Any:
@@ -134,7 +147,10 @@ class Op:
         if recorded is not None and recorded.state is StepState.DONE:
             return recorded.result
         limits.inside_test_case(self._attempt.using)  # raises inside any other transaction
-        if recorded is None or in_doubt == "reconcile":
+        if recorded is not None and in_doubt == "reconcile":  # begun by code that would have repeated it
+            self._mark(self._progress.started(name), LostLease.UNKNOWN)
+            self._refuse_in_doubt("it is not begun again")
+        if recorded is None:
             lost = LostLease.RESUME if in_doubt == "repeat" else LostLease.UNKNOWN
             self._mark(self._progress.started(name), lost)
         try:

@@ -25,7 +25,7 @@ from django_idempotency.settling import (
     settle_together,
 )
 from django_idempotency.signals import logger
-from django_idempotency.steps import DoubtfulStep, doubtful_step
+from django_idempotency.steps import DoubtfulStep, done_keys, doubtful_step
 from django_idempotency.store import events, rows, steps, verdicts
 from django_idempotency.store.steps import GoOn
 
@@ -69,11 +69,13 @@ def resolve(
     seen = rows.find(row.scope, row.id, using) if row is not None else None
     if row is None or seen is None:
         return Outcome.ABSENT
+    step = doubtful_step(row)
     if isinstance(verdict, Landed):
+        if not operator and seen.status not in ENDED and _about_another(reference, row, step):
+            return _unchanged(seen)
         return _evidence(seen, verdict, by, reason, using)
     if isinstance(verdict, NotExecuted) and not operator:
         return _denied(seen, by, reason, using)
-    step = doubtful_step(row)
     if not _about_it(reference, row, step):
         return _unchanged(seen)
     if isinstance(verdict, StepLanded):
@@ -85,6 +87,14 @@ def _about_it(reference: Reference, row: IdempotencyKey, step: DoubtfulStep | No
     """An operation's derived key is about its own step; what names only the record is about the step in doubt."""
     names_a_step = row.run_name != "" and isinstance(reference, str) and len(reference) > len(str(row.id))
     return not names_a_step or (step is not None and reference == step.key)
+
+
+def _about_another(reference: Reference, row: IdempotencyKey, step: DoubtfulStep | None) -> bool:
+    """Whether evidence leaves the doubt as it is: another step is in doubt, or the one it is about is done already.
+
+    A step that was taken back is neither, and evidence against that is believed.
+    """
+    return not _about_it(reference, row, step) and (step is not None or reference in done_keys(row))
 
 
 def _unchanged(seen: Record) -> Outcome:

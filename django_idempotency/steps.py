@@ -41,3 +41,8 @@ def doubtful_step(row: IdempotencyKey) -> DoubtfulStep | None:
     progress = Progress.load(row.progress)
     name = progress.in_doubt
     return None if name is None else DoubtfulStep(name, derived_key(row.id, name), progress, row.steps_done)
+
+
+def done_keys(row: IdempotencyKey) -> list[str]:
+    """What the other sides were sent in the steps that are done."""
+    return [row.derive(name) for name in Progress.load(row.progress).finished] if row.progress else []

@@ -289,6 +289,106 @@ def test_what_is_said_about_another_step_settles_nothing(world: World, other: st
     assert len(world.sent) == 1
 
 
+@operation("tests.two_effects")
+def two_effects(op: Op) -> Reply:
+    op.effect("reserved", lambda key: "re_1", in_doubt="repeat")
+    WORLD.point("between")
+    op.effect("charged", WORLD.charge, in_doubt="reconcile")
+    return json_reply(201, {})
+
+
+def cut_after_the_first(at: str) -> IdempotencyKey:
+    WORLD.kill_at = at
+    with pytest.raises(Killed):
+        run(claimed(str(uuid4())), two_effects)
+    lease_over()
+    maintenance.sweep()
+    return IdempotencyKey.objects.get()
+
+
+LANDED = Landed(json_reply(201, {"by": "evidence"}))
+
+
+@pytest.mark.parametrize(("at", "sent"), [("after the charge", 1), ("between", 0)])
+def test_evidence_about_a_step_that_is_done_leaves_the_doubt_as_it_is(world: World, at: str, sent: int) -> None:
+    record = cut_after_the_first(at)
+    assert resolve(record.derive("reserved"), LANDED, by="gateway") is Outcome.OVERTAKEN
+    record.refresh_from_db()
+    assert (record.status, len(world.sent)) == ("unknown", sent)
+    assert not IdempotencyEvent.objects.filter(transition="T13").exists()
+
+
+def test_evidence_about_another_step_leaves_the_doubt_as_it_is_too() -> None:
+    record = cut_after_the_first("after the charge")
+    assert resolve(record.derive("refunded"), LANDED, by="gateway") is Outcome.OVERTAKEN
+    IdempotencyKey.objects.update(status="in_progress", locked_until=F("created_at"), reconcile_after=None)
+    assert resolve(record.derive("refunded"), LANDED, by="gateway") is Outcome.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("named", "operator"),
+    [("charged", False), ("charged", True), ("reserved", True), ("", False), ("", True)],
+)
+def test_evidence_ends_the_operation_about_the_step_in_doubt_by_the_record_or_by_an_operator(
+    named: str, operator: bool
+) -> None:
+    record = cut_after_the_first("after the charge")
+    reference = record.derive(named) if named else record.id
+    assert resolve(reference, LANDED, by="somebody", reason="seen", operator=operator) is Outcome.LANDED
+    record.refresh_from_db()
+    assert bytes(record.response_body or b"") == json_reply(201, {"by": "evidence"}).body
+
+
+def test_evidence_about_a_step_that_is_done_is_too_late_once_the_record_has_failed() -> None:
+    record = cut_after_the_first("between")
+    IdempotencyKey.objects.update(
+        status="failed", response_status=500, completed_at=F("created_at"), reconcile_after=None
+    )
+    assert resolve(record.derive("reserved"), LANDED, by="gateway") is Outcome.TOO_LATE
+
+
+def test_evidence_against_what_an_operator_said_is_believed(world: World) -> None:
+    """Else the step that was taken back would be made once more."""
+    record = cut_after_the_first("after the charge")
+    IdempotencyKey.objects.update(grace_until=F("created_at") - timedelta(hours=1))
+    assert by_an_operator(record.id, "not executed") is Outcome.RESUMABLE
+    assert resolve(record.derive("charged"), LANDED, by="gateway") is Outcome.LANDED
+    assert maintenance.resume() == {}
+    assert len(world.sent) == 1
+
+
+OLDER = "tests.changing"
+
+
+@operation(OLDER)
+def changing(op: Op) -> Reply:
+    return json_reply(201, op.effect("charged", WORLD.charge, in_doubt="repeat"))
+
+
+def changed(op: Op) -> Reply:
+    return json_reply(201, op.effect("charged", WORLD.charge, in_doubt="reconcile"))
+
+
+def test_newer_code_that_would_not_repeat_the_call_does_not(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = str(uuid4())
+    world.kill_at = "after the charge"
+    with pytest.raises(Killed):
+        run(claimed(key), changing)
+    lease_over()
+    maintenance.sweep()
+
+    monkeypatch.setitem(operations._OPERATIONS, OLDER, operations.Operation(OLDER, changed, version=2))
+    assert maintenance.resume() == {"inconclusive": 1}
+
+    record = IdempotencyKey.objects.get()
+    assert (record.status, record.on_lost_lease, record.attempts) == ("unknown", "unknown", 2)
+    assert isinstance(claiming.begin(a_call(key)), InDoubt), "nothing runs before somebody knows"
+    assert maintenance.resume() == {}
+    assert resolve(record.derive("charged"), StepLanded("ch_1"), by="gateway") is Outcome.RESUMABLE
+    assert maintenance.resume() == {"landed": 1}
+    assert len(world.sent) == 1
+
+
 def test_an_operator_may_let_a_dead_operation_try_again(world: World, settings: Any) -> None:
     settings.IDEMPOTENCY = {"ATTEMPTS": 1}
     world.kill_at = "inside booked"

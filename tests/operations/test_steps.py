@@ -216,3 +216,13 @@ def test_an_effect_in_a_transaction_is_refused(world: World) -> None:
     with pytest.raises(ValueError, match="in_doubt"):
         op.effect("charged", world.charge, in_doubt="whatever")  # type: ignore[arg-type]
     assert world.sent == []
+
+
+def test_a_phase_in_a_phase_is_refused() -> None:
+    """Whoever goes on would not come by the inner one, and find another step there."""
+    op = Op(claimed(str(uuid4())), Progress(), 0)
+    with pytest.raises(InsideTransaction, match="'inner' is inside another"):
+        op.phase("outer", lambda: op.phase("inner", book, "inner"))
+    assert not LedgerEntry.objects.exists()
+    assert op.phase("outer", book, "outer") == "outer"
+    assert op.phase("then", book, "then") == "then"
