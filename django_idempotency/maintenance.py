@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, Final
 
-from django.db import IntegrityError, InterfaceError, OperationalError
+from django.db import InterfaceError, OperationalError
 from django.db.models import QuerySet
 
 from django_idempotency import signals
@@ -31,6 +31,8 @@ from django_idempotency.sending import pick_up_seconds, send, sender
 from django_idempotency.signals import announce, logger
 from django_idempotency.store import counts as outcomes
 from django_idempotency.store import duties, events, limits
+
+_WAITS: Final = 12  # for a lock, in one page: enough to find the one row of a thousand that somebody holds
 
 Progress = Callable[[Counter[str]], None]
 Look = Callable[[int, str, int], list[duties.Due]]
@@ -121,29 +123,53 @@ def reap(bounds: Bounds | None = None) -> Counter[str]:
 
 
 def _reap_page(page: list[duties.Due], bounds: Bounds, counts: Counter[str]) -> None:
-    deleted = _deleted(page, bounds.using, counts)
+    deleted, held = _deleted(page, bounds.using, counts)
     counts["deleted"] += deleted
     if deleted == len(page):
         return
     reply = render(IETF, ABANDONED, 408, safe_new_key=True)
-    for due in page:
+
+    def ended(due: duties.Due) -> str:
         if due.status is Status.PENDING:
-            counts["abandoned"] += duties.abandon(due.scope, due.id, reply, bounds.using)
-        elif due.status in (Status.COMPLETED, Status.FAILED):
-            counts["expired"] += duties.expire(due.scope, due.id, bounds.using)
+            return "abandoned" if duties.abandon(due.scope, due.id, reply, bounds.using) else ""
+        return "expired" if duties.expire(due.scope, due.id, bounds.using) else ""
+
+    for due in page:
+        if due.status in (Status.PENDING, Status.COMPLETED, Status.FAILED) and due not in held:
+            counts[_tried("reap", ended, due)] += 1
+    del counts[""]
 
 
-def _deleted(page: list[duties.Due], using: str, counts: Counter[str]) -> int:
-    """What somebody's rows keep from going must not keep the others: a page that fails is tried in halves."""
-    try:
-        return delete([due.id for due in page], using)
-    except IntegrityError:
-        if len(page) > 1:
-            middle = len(page) // 2
-            return _deleted(page[:middle], using, counts) + _deleted(page[middle:], using, counts)
-        logger.exception("Idempotency record %s cannot be deleted; the next run tries again.", page[0].id)
-        counts["failed"] += 1
-        return 0
+def _deleted(page: list[duties.Due], using: str, counts: Counter[str]) -> tuple[int, set[duties.Due]]:
+    """How many went, and which ones somebody holds. What keeps one from going must not keep the others: by halves."""
+    deleted, waits, held = 0, 0, set[duties.Due]()
+    parts = [page]
+    while parts:
+        part = parts.pop()
+        try:
+            deleted += delete([due.id for due in part], using)
+        except Exception as error:  # noqa: BLE001 - a trigger's, a receiver's: whatever it is, it is some row's
+            contended = _contended(error)
+            waits += contended
+            if contended and (len(part) == 1 or waits >= _WAITS):
+                held.update(part)
+            elif len(part) == 1:
+                logger.exception("Idempotency record %s cannot be deleted; the next run tries again.", part[0].id)
+                counts["failed"] += 1
+            else:
+                middle = len(part) // 2
+                parts += part[middle:], part[:middle]
+    if held:
+        counts["contended"] += len(held)
+    return deleted, held
+
+
+def _contended(error: Exception) -> bool:
+    """Whether another transaction held the row. A database that is gone ends the run."""
+    lost = isinstance(error, OperationalError | InterfaceError)
+    if lost and not limits.may_repeat(error):
+        raise error
+    return lost
 
 
 def _reap_old(name: str, old: QuerySet[Any], bounds: Bounds, counts: Counter[str], over: Callable[[], bool]) -> None:
@@ -175,11 +201,9 @@ def _tried(duty: str, one: Callable[[duties.Due], str], due: duties.Due) -> str:
     """One row that fails must not keep the others from their turn; a database that is gone ends the run."""
     try:
         return one(due)
-    except (OperationalError, InterfaceError) as error:
-        if not limits.may_repeat(error):
-            raise
-        return "contended"
-    except Exception:  # noqa: BLE001 - whatever it is, it is this row's
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is this row's
+        if _contended(error):
+            return "contended"
         logger.exception("%s failed on idempotency record %s; its next run tries again.", duty, due.id)
         return "failed"
 

@@ -69,13 +69,13 @@ def resolve(
     seen = rows.find(row.scope, row.id, using) if row is not None else None
     if row is None or seen is None:
         return Outcome.ABSENT
-    step = doubtful_step(row)
     if isinstance(verdict, Landed):
-        if not operator and seen.status not in ENDED and _about_another(reference, row, step):
+        if not operator and seen.status not in ENDED and _about_another(reference, row):
             return _unchanged(seen)
         return _evidence(seen, verdict, by, reason, using)
     if isinstance(verdict, NotExecuted) and not operator:
         return _denied(seen, by, reason, using)
+    step = doubtful_step(row)
     if not _about_it(reference, row, step):
         return _unchanged(seen)
     if isinstance(verdict, StepLanded):
@@ -85,16 +85,22 @@ def resolve(
 
 def _about_it(reference: Reference, row: IdempotencyKey, step: DoubtfulStep | None) -> bool:
     """An operation's derived key is about its own step; what names only the record is about the step in doubt."""
-    names_a_step = row.run_name != "" and isinstance(reference, str) and len(reference) > len(str(row.id))
-    return not names_a_step or (step is not None and reference == step.key)
+    return not _names_a_step(reference, row) or (step is not None and reference == step.key)
 
 
-def _about_another(reference: Reference, row: IdempotencyKey, step: DoubtfulStep | None) -> bool:
+def _about_another(reference: Reference, row: IdempotencyKey) -> bool:
     """Whether evidence leaves the doubt as it is: another step is in doubt, or the one it is about is done already.
 
     A step that was taken back is neither, and evidence against that is believed.
     """
-    return not _about_it(reference, row, step) and (step is not None or reference in done_keys(row))
+    if not _names_a_step(reference, row):
+        return False
+    step = doubtful_step(row)
+    return reference in done_keys(row) if step is None else reference != step.key
+
+
+def _names_a_step(reference: Reference, row: IdempotencyKey) -> bool:
+    return row.run_name != "" and isinstance(reference, str) and len(reference) > len(str(row.id))
 
 
 def _unchanged(seen: Record) -> Outcome:

@@ -6,14 +6,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db import connection, models
+from django.db import OperationalError, connection, connections, models, transaction
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from pytest_django.plugin import DjangoDbBlocker
@@ -143,6 +146,132 @@ def test_what_a_row_keeps_from_going_keeps_no_others(
 
     assert set(Payment.objects.values_list("idempotency_key_id", flat=True)) == kept
     assert all(f"{record} cannot be deleted" in caplog.text for record in kept)
+
+
+@pytest.fixture
+def _refusing_trigger() -> Iterator[None]:
+    """An append-only table: the foreign key of its rows cannot be set to NULL."""
+    if connection.vendor != "postgresql":
+        pytest.skip("the trigger is PostgreSQL's")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE SQLSTATE '42501' USING MESSAGE = 'append only'; END $$"
+        )
+        cursor.execute("CREATE TRIGGER refuse BEFORE UPDATE ON payments_payment FOR EACH ROW EXECUTE FUNCTION refuse()")
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute("DROP FUNCTION refuse CASCADE")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("_refusing_trigger")
+def test_a_trigger_that_refuses_keeps_no_others(caplog: pytest.LogCaptureFixture) -> None:
+    gone = [past(completed()) for _ in range(5)]
+    kept = paid_by(gone[2]).idempotency_key_id
+    assert +maintenance.reap() == {"deleted": 4, "failed": 1}
+    assert records() == {kept}
+    assert f"{kept} cannot be deleted" in caplog.text
+
+
+@pytest.mark.django_db
+def test_a_receiver_that_refuses_keeps_no_others() -> None:
+    gone = [past(completed()) for _ in range(5)]
+
+    def refuse(instance: IdempotencyKey, **sent: Any) -> None:
+        if instance.pk == gone[2].call.id:
+            raise RuntimeError("legal hold")
+
+    models.signals.pre_delete.connect(refuse, sender=IdempotencyKey)
+    try:
+        assert +maintenance.reap() == {"deleted": 4, "failed": 1}
+    finally:
+        models.signals.pre_delete.disconnect(refuse, sender=IdempotencyKey)
+    assert records() == {gone[2].call.id}
+
+
+@contextmanager
+def held(payment: Payment) -> Iterator[None]:
+    """Another connection has locked a row that points at a record; nobody waits for it for long."""
+    ready, done = Event(), Event()
+
+    def hold() -> None:
+        with transaction.atomic():
+            Payment.objects.select_for_update().get(pk=payment.pk)
+            ready.set()
+            done.wait(60)
+        connections.close_all()
+
+    holder = Thread(target=hold)
+    holder.start()
+    ready.wait(60)
+    try:
+        yield
+    finally:
+        done.set()
+        holder.join()
+
+
+LOCK_LIMIT = {
+    "postgresql": ("SET lock_timeout = '100ms'", "SET lock_timeout = 0"),
+    "mysql": ("SET SESSION innodb_lock_wait_timeout = 1", "SET SESSION innodb_lock_wait_timeout = DEFAULT"),
+}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_another_transaction_holds_keeps_no_others(vendor: str) -> None:
+    if vendor == "sqlite":
+        pytest.skip("it locks no rows")
+    gone, soft = [past(completed()) for _ in range(3)], past(completed(expiry="soft"))
+    payment = paid_by(gone[1])
+    shorten, restore = LOCK_LIMIT[vendor]
+    with connection.cursor() as cursor:
+        cursor.execute(shorten)
+    try:
+        with held(payment):
+            assert +maintenance.reap() == {"deleted": 2, "expired": 1, "contended": 1}
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute(restore)
+    assert status_of(soft) == "expired"
+    assert +maintenance.reap() == {"deleted": 1}
+
+
+class Busy(Exception):
+    sqlite_errorname = "SQLITE_BUSY"
+
+
+def contention() -> OperationalError:
+    error = OperationalError("locked")
+    error.__cause__ = Busy()
+    return error
+
+
+@pytest.mark.django_db
+def test_where_all_is_held_a_page_is_not_waited_for_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(100):
+        past(completed(expiry="soft"))
+    tries: list[int] = []
+
+    def waits(ids: list[UUID], using: str) -> int:
+        tries.append(len(ids))
+        raise contention()
+
+    monkeypatch.setattr(maintenance, "delete", waits)
+    assert +maintenance.reap() == {"contended": 100}
+    assert len(tries) < 20
+
+
+@pytest.mark.django_db
+def test_a_database_that_is_gone_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    past(completed())
+
+    def gone(ids: list[UUID], using: str) -> int:
+        raise OperationalError("the server closed the connection")
+
+    monkeypatch.setattr(maintenance, "delete", gone)
+    with pytest.raises(OperationalError, match="closed"):
+        maintenance.reap()
 
 
 @pytest.fixture
