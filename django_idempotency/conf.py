@@ -86,7 +86,7 @@ class Settings:
 
     @property
     def RECONCILE_TRIES(self) -> int:
-        return self._get("RECONCILE_TRIES", _count, 10)
+        return self._get("RECONCILE_TRIES", _one_or_more, 10)
 
     @property
     def RECONCILE_BACKOFF(self) -> timedelta:
@@ -98,7 +98,7 @@ class Settings:
 
     @property
     def RECONCILE_LIMIT(self) -> timedelta:
-        return self._get("RECONCILE_LIMIT", _duration, timedelta(seconds=30))
+        return self._get("RECONCILE_LIMIT", _some_time, timedelta(seconds=30))
 
     @property
     def COUNT_OUTCOMES(self) -> bool:
@@ -229,6 +229,18 @@ def _duration(value: Any) -> timedelta:
     if duration < timedelta(0):
         raise ValueError(f"must not be negative; it is {value!r}.")
     return duration
+
+
+def _one_or_more(value: Any) -> int:
+    if _count(value) < 1:
+        raise ValueError(f"must be at least 1; it is {value!r}.")
+    return _count(value)
+
+
+def _some_time(value: Any) -> timedelta:
+    if _duration(value) <= timedelta(0):
+        raise ValueError(f"must be longer than nothing; it is {value!r}.")
+    return _duration(value)
 
 
 def _optional_duration(value: Any) -> timedelta | None:

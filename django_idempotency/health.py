@@ -1,16 +1,19 @@
 """How the records are doing: cheap questions with an answer that a monitor can read."""
 
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 from django.db.models import Max, Min, QuerySet
 
 from django_idempotency.claiming import alias
+from django_idempotency.conf import conf
 from django_idempotency.core.states import Status
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
 from django_idempotency.schema import StatementNow
 
 LATE_SECONDS: Final = 600  # ten sweeps of the usual schedule
+LONGEST_WAIT: Final = timedelta(days=365)  # what a database can subtract
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +22,7 @@ class Health:
 
     overdue: int  # leases that ran out and that no sweeper has seen yet
     oldest_overdue: float | None  # seconds
-    oldest_waiting: float | None  # seconds since work was accepted that no worker has begun
+    oldest_waiting: float | None  # seconds since work was accepted, or put back, that no worker has begun
     unknown: int
     resumable: int  # of those, operations that the resumer goes on with
     oldest_unknown: float | None  # seconds since the key was first claimed
@@ -57,13 +60,18 @@ def health(using: str | None = None) -> Health:
     return Health(
         overdue=overdue.count(),
         oldest_overdue=_age(overdue, "locked_until"),
-        oldest_waiting=_age(keys.waiting(), "last_run_at"),
+        oldest_waiting=_age(keys.waiting(_longest_silence()), "last_run_at"),
         unknown=unknown.count(),
         resumable=unknown.resumable().count(),
         oldest_unknown=_age(unknown, "created_at"),
         dead_letters=dead_letters(using).count(),
         duties={run["duty"]: run for run in duties(using)},
     )
+
+
+def _longest_silence() -> timedelta:
+    """Since the last run of work that was put back, where a worker comes by."""
+    return timedelta(seconds=LATE_SECONDS) + min(conf.RECONCILE_BACKOFF_MAX, LONGEST_WAIT)
 
 
 def dead_letters(using: str) -> QuerySet[IdempotencyKey]:

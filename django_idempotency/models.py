@@ -1,7 +1,9 @@
 """The record, what happened to it, and when each duty last ran. No method here writes: the store does."""
 
+from datetime import timedelta
+
 from django.db import models
-from django.db.models import Q
+from django.db.models import Q, Value
 from django.utils.translation import gettext_lazy as _
 
 from django_idempotency.core.decisions import derived_key
@@ -44,9 +46,10 @@ class IdempotencyKeyQuerySet(models.QuerySet["IdempotencyKey"]):
         """The answer is stored."""
         return self.filter(status__in=TERMINAL)
 
-    def waiting(self) -> "IdempotencyKeyQuerySet":
-        """Accepted work that no worker has begun."""
-        return self.filter(locked_until__isnull=False, status=Status.PENDING, last_error_code="")
+    def waiting(self, silent: timedelta) -> "IdempotencyKeyQuerySet":
+        """Accepted work that no worker has begun. What was put back waits for its turn, but not for so long."""
+        forgotten = Q(last_error_code="") | Q(last_run_at__lte=StatementNow() - Value(silent))
+        return self.filter(forgotten, locked_until__isnull=False, status=Status.PENDING)
 
     def expired(self) -> "IdempotencyKeyQuerySet":
         """The retention is over, whether or not the reaper has come by."""

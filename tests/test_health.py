@@ -71,6 +71,22 @@ def test_work_that_no_worker_begins(client: Client, late: int, status: int, trie
     assert (found[1]["overdue"], found[1]["oldest_waiting"] is None) == (0, tried)
 
 
+@pytest.mark.parametrize(("late", "status"), [(4190, 200), (4230, 503)])
+def test_work_that_was_put_back_and_that_no_worker_comes_back_to(
+    client: Client, settings: Any, late: int, status: int
+) -> None:
+    """The longest wait between two tries is no complaint; ten minutes more are."""
+    settings.IDEMPOTENCY = {"RECONCILE_BACKOFF_MAX": 3600}
+    attempt = claimed()
+    assert attempts.defer(
+        attempt.call.scope, attempt.call.id, attempt.token, Run("tests.health", "{}", "{}", 0), 60, "default"
+    )
+    IdempotencyKey.objects.update(last_run_at=F("created_at") - timedelta(seconds=late), last_error_code="NotExecuted")
+    assert asked(client)[0] == status
+    settings.IDEMPOTENCY = {"RECONCILE_BACKOFF_MAX": timedelta.max}
+    assert asked(client)[0] == 200
+
+
 def test_doubts_are_told_and_dead_letters_are_a_complaint(client: Client, settings: Any) -> None:
     settings.IDEMPOTENCY = {"RECONCILE_TRIES": 1}
     attempt = claimed()
