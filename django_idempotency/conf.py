@@ -170,6 +170,11 @@ def upload_limit() -> int | None:
     return limit
 
 
+def use_tz() -> bool:
+    """Whether the project's times know their zone."""
+    return settings.USE_TZ
+
+
 def names() -> list[str]:
     """Every entry there is."""
     return [name for name, value in vars(Settings).items() if isinstance(value, property)]

@@ -38,6 +38,7 @@ def number(value: float, estimated: bool = False) -> str:
 
 def span(seconds: float) -> str:
     """A length of time in its largest unit."""
+    seconds = max(seconds, 0.0)  # what another clock wrote may lie ahead
     length, unit = next((seconds / each, unit) for each, least, unit in _UNITS if seconds >= least)
     places = 1 if length < 9.95 and round(length, 1) != round(length) else 0
     return str(unit) % number_format(round(length, places), decimal_pos=places)

@@ -1,6 +1,7 @@
 """Stored bytes as text that no browser takes for a page. The template escapes it; nothing here is marked safe."""
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,6 +10,7 @@ from django.utils.translation import gettext as _
 from django_idempotency.console.words import size
 
 SHOWN: Final = 64 * 1024
+_HALF: Final = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +45,14 @@ def of_json(text: str) -> Content:
 def pretty(text: str) -> str:
     """JSON in lines; anything else as it is."""
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        return readable(json.dumps(json.loads(text), indent=2, ensure_ascii=False))
     except (ValueError, RecursionError):
         return text
+
+
+def readable(text: str) -> str:
+    """JSON can hold half a character, and a page cannot."""
+    return _HALF.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _as_text(body: bytes) -> str | None:

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from django_idempotency.claiming import alias
 from django_idempotency.console import actions
 from django_idempotency.console.columns import is_late, next_event
-from django_idempotency.console.content import of_bytes, of_json
+from django_idempotency.console.content import of_bytes, of_json, readable
 from django_idempotency.console.timeline import steps, timeline
 from django_idempotency.console.walking import Rows
 from django_idempotency.console.words import MEANINGS, badge, duration, short, size
@@ -26,8 +26,6 @@ MAY_SEE_CONTENT: Final = "django_idempotency.view_content"
 EVENTS_SHOWN: Final = 200
 AROUND: Final = 500  # how many records before and after are looked at for neighbours
 NEIGHBOURS: Final = 3
-BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
-END: Final = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,7 @@ def _content(row: IdempotencyKey) -> dict[str, Any]:
     headers = reply.headers if reply is not None else ()
     kind = next((value for name, value in headers if name.lower() == "content-type"), "")
     return {
-        "headers": headers,
+        "headers": [(readable(name), readable(value)) for name, value in headers],
         "body": of_bytes(reply.body, kind) if reply is not None else None,
         "arguments": of_json(row.arguments),
         "results": [(step.name, of_json(json.dumps(step.result))) for step in steps(row) if step.result is not None],
@@ -117,7 +115,8 @@ def neighbours(row: Any) -> dict[str, list[Neighbour]]:
         return {"before": [], "after": []}
     base = IdempotencyKey.objects.using(alias()).only("id", "key", "status", "created_at", "attempts")
     same = Q(principal=row.principal, operation=row.operation) & ~Q(pk=row.pk)
-    near = base.filter(same, created_at__gte=row.around_from or BEGINNING, created_at__lte=row.around_to or END)
+    around = {"created_at__gte": row.around_from, "created_at__lte": row.around_to}
+    near = base.filter(same, **{bound: moment for bound, moment in around.items() if moment is not None})
     found = list(near.order_by("created_at", "pk")[: 2 * AROUND])
     before = [Neighbour(each) for each in found if each.created_at <= row.created_at]
     after = [Neighbour(each) for each in found if each.created_at > row.created_at]

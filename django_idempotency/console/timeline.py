@@ -9,6 +9,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from django_idempotency.console.content import readable
 from django_idempotency.core.progress import Progress, StepState
 from django_idempotency.core.states import Status
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
@@ -84,9 +85,10 @@ def _steps(row: IdempotencyKey) -> Iterator[Entry]:
 def steps(row: IdempotencyKey) -> tuple[Any, ...]:
     """The steps that stand in the record."""
     try:
-        return Progress.load(row.progress).steps if row.progress else ()
+        found = Progress.load(row.progress).steps if row.progress else ()
     except (ValueError, KeyError, TypeError):
         return ()
+    return tuple(replace(step, name=readable(step.name)) for step in found)
 
 
 def _after_last_run(entries: list[Entry], row: IdempotencyKey) -> int:

@@ -5,16 +5,18 @@ number of rows; the page says how far it looked, and the next one goes on from t
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
 from django.db import connections
 from django.db.models import Q, QuerySet, Value
 from django.db.models.functions import Coalesce
+from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
+from django_idempotency.conf import use_tz
 from django_idempotency.models import IdempotencyKey
 
 PAGE: Final = 50
@@ -34,9 +36,11 @@ class Cursor:
     def parse(cls, text: str) -> "Cursor | None":
         at, _separator, record = text.partition("~")
         try:
-            moment = datetime.fromisoformat(at)
-            return cls(moment, UUID(record) if record else None) if moment.tzinfo else None
-        except ValueError:
+            moment, row = datetime.fromisoformat(at), UUID(record) if record else None
+            if timezone.is_aware(moment) is not use_tz():
+                return None
+            return cls(moment.astimezone(UTC) if use_tz() else moment, row)
+        except (ValueError, OverflowError):
             return None
 
     def __str__(self) -> str:

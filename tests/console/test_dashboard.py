@@ -292,6 +292,7 @@ def test_no_query_scans_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
+        (-2, "0 ms"), (0, "0 ms"),
         (0.0004, "0.4 ms"), (0.001, "1 ms"), (0.25, "250 ms"), (1, "1 s"), (1.54, "1.5 s"), (59, "59 s"),
         (60, "1 min"), (90, "1.5 min"), (3600, "1 h"), (86_400, "24 h"), (172_800, "2 days"), (864_000, "10 days"),
     ],

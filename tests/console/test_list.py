@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
-from pytest_django import DjangoAssertNumQueries
+from pytest_django import DjangoAssertNumQueries, Settings
 
 from django_idempotency.console import walking
 from django_idempotency.core.states import Status
@@ -60,6 +60,14 @@ def test_the_newest_come_first_and_the_pages_lose_nothing(viewer: Client) -> Non
         address = further(page) if size == walking.PAGE else ""
     assert page.context["cl"].further_link is None
     assert seen == [f"completed-{number}" for number in range(walking.PAGE * 2 + 7)]
+
+
+def test_the_pages_lose_nothing_without_time_zones(viewer: Client, settings: Settings) -> None:
+    many(walking.PAGE + 7, Status.COMPLETED)
+    settings.USE_TZ = False
+    first = viewer.get(LIST)
+    second = viewer.get(further(first))
+    assert keys(first) + keys(second) == [f"completed-{number}" for number in range(walking.PAGE + 7)]
 
 
 def test_rows_of_one_instant_are_shown_once_each(viewer: Client) -> None:
@@ -224,7 +232,14 @@ def test_no_other_question_reaches_the_table(viewer: Client, query: str) -> None
     assert viewer.get(f"{LIST}?{query}").status_code in (302, 400) or query == "o=1"
 
 
-@pytest.mark.parametrize("cursor", ["nonsense", "2", "2026-01-01~", "2026-01-01T00:00:00+00:00~zz", "~", "9" * 50])
+BEYOND = [
+    f"{time}~{row}" for time in ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00") for row in ("", "0" * 32)
+]
+
+
+@pytest.mark.parametrize(
+    "cursor", ["nonsense", "2", "2026-01-01~", "2026-01-01T00:00:00+00:00~zz", "~", "9" * 50, *BEYOND]
+)
 def test_a_cursor_that_is_none_is_the_first_page(viewer: Client, cursor: str) -> None:
     record(Status.COMPLETED)
     assert keys(viewer.get(LIST, {"p": cursor})) == ["key"]

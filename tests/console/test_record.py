@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from django.test import Client
 from django.utils import timezone
-from pytest_django import DjangoAssertNumQueries
+from pytest_django import DjangoAssertNumQueries, Settings
 
 from django_idempotency.console import content, record, timeline, words
 from django_idempotency.core.progress import Progress
@@ -159,6 +159,34 @@ def test_a_page_of_the_client_is_never_markup(operator: Client) -> None:
     assert "<script>alert" not in page
     assert "<img>" not in page
     assert "<u>" not in page
+
+
+def test_half_a_character_is_shown_as_one_that_cannot_be(operator: Client) -> None:
+    """JSON can escape it; no page can hold it."""
+    half = r'"half \ud83d"'
+    found = people.record(
+        Status.COMPLETED,
+        response_body=half.encode(),
+        response_headers=f'[["X-Half", {half}]]',
+        run_name="rides.create",
+        arguments=half,
+        progress=f'{{"version": 1, "steps": [[{half}, "done", {half}]]}}',
+    )
+    assert text(operator, found).count("half \N{REPLACEMENT CHARACTER}") == 6, "the name of the step twice"
+
+
+def test_a_page_without_time_zones(operator: Client, settings: Settings) -> None:
+    found = people.record(Status.COMPLETED)
+    settings.USE_TZ = False
+    assert operator.get(page_of(found)).status_code == 200
+
+
+def test_the_lease_bar_is_in_numbers_that_a_browser_reads(viewer: Client, settings: Settings) -> None:
+    settings.USE_THOUSAND_SEPARATOR, settings.LANGUAGE_CODE = True, "de"
+    found = people.record(
+        Status.IN_PROGRESS, lease_seconds=3600, locked_until=timezone.now() + timedelta(seconds=1800.5)
+    )
+    assert 'max="3600" high="3600" value="1799"' in text(viewer, found)
 
 
 @pytest.mark.parametrize(("seconds", "over", "words"), [(299, False, " of 5 min left"), (-2, True, "over for ")])
