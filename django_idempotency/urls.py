@@ -8,13 +8,14 @@ from django.urls import path
 
 from django_idempotency.http.health import health_view
 from django_idempotency.http.operations import OperationView
+from django_idempotency.http.transactions import take_over
 
 if apps.is_installed("rest_framework"):
     from django_idempotency import rest_framework
 
-    operation_view: Callable[..., HttpResponseBase] = rest_framework.OperationView.as_view()
+    operation_view: Callable[..., HttpResponseBase] = take_over(rest_framework.OperationView.as_view())
 else:
-    operation_view = OperationView.as_view()
+    operation_view = take_over(OperationView.as_view())
 
 app_name = "django_idempotency"
 urlpatterns = [

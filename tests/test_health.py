@@ -21,6 +21,8 @@ from django_idempotency.models import DutyRun, IdempotencyKey
 from django_idempotency.reconciliation import Inconclusive, reconciler
 from django_idempotency.store import attempts, verdicts
 from django_idempotency.store.runs import Run
+from tests.flow.flows import nobody_answers
+from tests.http.posting import atomic_requests
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__)]
 urlpatterns = [path("idempotency/", include("django_idempotency.urls"))]
@@ -103,6 +105,14 @@ def test_doubts_are_told_and_dead_letters_are_a_complaint(client: Client, settin
 def test_a_duty_that_failed_is_a_complaint() -> None:
     DutyRun.objects.create(duty="reap", error="OperationalError: disk full")
     assert health().complaints == ["The last reap failed: OperationalError: disk full"]
+
+
+@pytest.mark.parametrize("around", [False, True])
+def test_a_store_that_does_not_answer(client: Client, around: bool) -> None:
+    """Also where Django would open a transaction before the view."""
+    with atomic_requests(around), nobody_answers():
+        status, said = asked(client)
+    assert (status, said["complaints"]) == (503, ["The store does not answer."])
 
 
 def test_it_asks_little(client: Client) -> None:

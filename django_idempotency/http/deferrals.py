@@ -42,7 +42,7 @@ def _calls_it(function: FunctionType) -> bool:
 def _nobody_is_told(endpoint: Endpoint) -> Iterator[CheckMessage]:
     try:
         silent = sender() is None and not conf.is_given("ENQUEUE")
-    except ValueError:  # E003 says so
+    except (ValueError, TypeError):  # E003 or E001 says so
         return
     if silent:
         yield Warning(

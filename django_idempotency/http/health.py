@@ -7,11 +7,13 @@ from django.views.decorators.http import require_safe
 from django_idempotency.claiming import alias
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.health import health
+from django_idempotency.http.transactions import take_over
 from django_idempotency.store.limits import limited
 
 LIMIT_SECONDS = 2.0
 
 
+@take_over  # ATOMIC_REQUESTS would ask the store first, and nobody would catch what it says
 @never_cache
 @require_safe
 def health_view(request: HttpRequest) -> JsonResponse:

@@ -156,6 +156,18 @@ def another_alias(name: str, **changes: Any) -> Iterator[str]:
 
 
 @contextmanager
+def nobody_answers() -> Iterator[None]:
+    """The database is not at its address, in this thread."""
+    own, away = connections["default"], connection.copy()
+    away.settings_dict.update({"NAME": "/nowhere/db"} if own.vendor == "sqlite" else {"HOST": "127.0.0.1", "PORT": "1"})
+    connections["default"] = away
+    try:
+        yield
+    finally:
+        connections["default"] = own
+
+
+@contextmanager
 def without_autocommit() -> Iterator[None]:
     """Somebody looks after the transactions himself; what is not committed in the end is rolled back."""
     transaction.set_autocommit(False)

@@ -65,6 +65,14 @@ def test_w029_is_quiet_about_an_entry_that_is_wrong(settings: Any) -> None:
     assert "django_idempotency.E003" in {message.id for message in run_checks()}
 
 
+@pytest.mark.django_db
+@pytest.mark.parametrize("given", [None, 5])
+def test_w029_is_quiet_about_settings_that_are_none(given: Any, settings: Any) -> None:
+    settings.ROOT_URLCONF = "tests.http.deferring_views"
+    settings.IDEMPOTENCY = given
+    assert "django_idempotency.E001" in {message.id for message in run_checks()}
+
+
 @pytest.mark.parametrize(
     ("routes", "wrong"), [("tests.http.deferring_views", True), ("tests.operations.exports", False)]
 )

@@ -15,7 +15,8 @@ from django_idempotency.deferring import perform
 from django_idempotency.exceptions import Misplaced
 from django_idempotency.models import IdempotencyKey
 from testproject.payments.models import LedgerEntry
-from tests.http.posting import KEY, Person
+from tests.flow.flows import nobody_answers
+from tests.http.posting import KEY, Person, atomic_requests
 from tests.operations.exports import MESSAGES, STEPS
 from tests.operations.rides import WORLD, Killed
 
@@ -214,6 +215,14 @@ def test_it_is_no_part_of_a_schema_that_it_would_spoil(capsys: pytest.CaptureFix
     schema = generators.SchemaGenerator().get_schema(request=None, public=True)
     assert not [path for path in schema["paths"] if "operations" in path]
     assert "OperationView" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("around", [False, True])
+def test_a_store_that_does_not_answer(client: Client, around: bool) -> None:
+    """Also where Django would open a transaction before the view."""
+    with atomic_requests(around), nobody_answers():
+        answer = client.get(ABSENT)
+    assert (answer.status_code, answer["Retry-After"]) == (503, "2")
 
 
 def test_a_session_alone_is_enough_where_there_is_no_rest_framework(alice: Person, rf: Any) -> None:
