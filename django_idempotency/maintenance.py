@@ -111,7 +111,7 @@ def reap(bounds: Bounds | None = None) -> Counter[str]:
     bounds = bounds or Bounds()
     over = _time_limit(bounds)
     with _run_of("reap", bounds) as counts:
-        for page in _pages(duties.past, bounds, counts, over):
+        for page in _pages(duties.past, bounds, counts, over, monotonic()):
             _reap_page(page, bounds, counts)
         if conf.EVENT_RETENTION is not None:
             _reap_old("events", events.past(conf.EVENT_RETENTION, bounds.using), bounds, counts, over)
@@ -186,10 +186,10 @@ def _reap_old(name: str, old: QuerySet[Any], bounds: Bounds, counts: Counter[str
 
 
 def _each(duty: str, turns: Sequence[tuple[Look, Callable[[duties.Due], str]]], bounds: Bounds) -> Counter[str]:
-    over = _time_limit(bounds)
+    over, began = _time_limit(bounds), monotonic()
     with _run_of(duty, bounds) as counts:
         for look, one in turns:
-            for page in _pages(look, bounds, counts, over):
+            for page in _pages(look, bounds, counts, over, began):
                 for due in page:
                     if over():
                         break
@@ -214,12 +214,13 @@ def _time_limit(bounds: Bounds) -> Callable[[], bool]:
     return lambda: bounds.stopped() or monotonic() >= end
 
 
-def _pages(look: Look, bounds: Bounds, counts: Counter[str], over: Callable[[], bool]) -> Iterator[list[duties.Due]]:
-    """Pages of what was due at the beginning, until nothing new is found or the time is over.
+def _pages(
+    look: Look, bounds: Bounds, counts: Counter[str], over: Callable[[], bool], began: float
+) -> Iterator[list[duties.Due]]:
+    """Pages of what was due when the run began, until nothing new is found or the time is over.
 
     What failed stays due and comes first in every page: the pages grow by it, so that the others have their turn.
     """
-    began = monotonic()
     seen: set[object] = set()
     stuck = 0
     while page := look(stuck + bounds.batch_size, bounds.using, int(began - monotonic())):

@@ -17,7 +17,9 @@ def install(*, dry_run: bool) -> dict[str, list[str]]:
 
 
 def _add(name: str, entry: dict[str, Any]) -> None:
-    interval, _ = IntervalSchedule.objects.get_or_create(every=int(entry["schedule"]), period=IntervalSchedule.SECONDS)
+    turn = {"every": int(entry["schedule"]), "period": IntervalSchedule.SECONDS}
+    there = IntervalSchedule.objects.filter(**turn).order_by("pk").first()  # it may be there more than once
+    interval = there or IntervalSchedule.objects.create(**turn)
     expires = entry["options"]["expire_seconds"]
     PeriodicTask.objects.get_or_create(
         name=name, defaults={"task": entry["task"], "interval": interval, "expire_seconds": expires}

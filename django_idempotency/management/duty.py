@@ -4,12 +4,15 @@ import json
 from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
 
 from django_idempotency.maintenance import Bounds
 from django_idempotency.management.database import add_database, database
+
+_LARGEST_BATCH: Final = 100_000
+_A_YEAR: Final = 365 * 86_400
 
 
 class DutyCommand(BaseCommand):
@@ -33,8 +36,9 @@ class DutyCommand(BaseCommand):
 
     def bounds(self, options: dict[str, Any], **more: Any) -> Bounds:
         shown = self.stderr.isatty() and not options["json"]
-        if options["batch_size"] < 1:
-            raise CommandError("--batch-size must be at least 1.")
+        if not 1 <= options["batch_size"] <= _LARGEST_BATCH:
+            raise CommandError(f"--batch-size must be at least 1, and {_LARGEST_BATCH} at most.")
+        check_seconds(options, "max_runtime", "pause")
         return Bounds(
             using=database(options),
             batch_size=options["batch_size"],
@@ -50,6 +54,13 @@ class DutyCommand(BaseCommand):
 
     def _progress(self, counts: Counter[str]) -> None:
         self.stderr.write(f"{said(counts)} …")
+
+
+def check_seconds(options: dict[str, Any], *names: str) -> None:
+    """What a clock can wait for: neither less than nothing nor "nan", which a loop would take for no wait at all."""
+    for name in names:
+        if options[name] is not None and not 0 <= options[name] <= _A_YEAR:
+            raise CommandError(f"--{name.replace('_', '-')} must be a number of seconds, from 0 to {_A_YEAR}.")
 
 
 def said(counts: Counter[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from datetime import datetime, timedelta
 from io import StringIO
 from typing import Any
@@ -10,12 +11,14 @@ from uuid import uuid4
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import InternalError, OperationalError
 from django.db.models import F, Value
 from django.utils import timezone
 
 from django_idempotency import maintenance
 from django_idempotency.finishing import Attempt
 from django_idempotency.management import doctor
+from django_idempotency.management.commands import idempotency_work
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
 from django_idempotency.recent import operations
 from django_idempotency.reconciliation import Landed
@@ -210,11 +213,66 @@ def test_doctor_notices_clocks_that_are_apart(off: int, wrong: bool) -> None:
 
 @pytest.mark.parametrize(
     ("option", "message"),
-    [("--batch-size=0", "--batch-size must be at least 1"), ("--database=nope", "--database must be one of default")],
+    [
+        ("--batch-size=0", "--batch-size must be at least 1"),
+        ("--batch-size=100001", "and 100000 at most"),
+        ("--batch-size=99999999999999999999", "and 100000 at most"),
+        ("--pause=-1", "--pause must be a number of seconds, from 0 to 31536000"),
+        ("--pause=nan", "--pause must be"),
+        ("--pause=1e300", "--pause must be"),
+        ("--max-runtime=nan", "--max-runtime must be"),
+        ("--max-runtime=-0.1", "--max-runtime must be"),
+        ("--max-runtime=inf", "--max-runtime must be"),
+        ("--database=nope", "--database must be one of default"),
+    ],
 )
 def test_a_duty_refuses_what_it_cannot_run_with(option: str, message: str) -> None:
     with pytest.raises(CommandError, match=message):
         said("idempotency_sweep", option)
+
+
+def test_a_duty_takes_what_it_can_run_with() -> None:
+    assert said("idempotency_sweep", "--batch-size=100000", "--pause=0", "--max-runtime=0") == "nothing to do"
+
+
+@pytest.mark.parametrize("every", ["nan", "-1", "inf"])
+def test_a_worker_refuses_to_look_again_without_a_pause(every: str) -> None:
+    with pytest.raises(CommandError, match="--every must be a number of seconds"):
+        said("idempotency_work", "--forever", f"--every={every}")
+
+
+@pytest.mark.parametrize("error", [OperationalError, InternalError])
+def test_a_worker_looks_again_when_the_database_failed(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """InternalError: PostgreSQL's read-only server after a failover."""
+
+    def fails(bounds: maintenance.Bounds) -> Counter[str]:
+        raise error("cannot execute UPDATE in a read-only transaction")
+
+    monkeypatch.setattr(idempotency_work, "work", fails)
+    idempotency_work.Command()._look(maintenance.Bounds(), {})
+    assert "the worker looks again later" in caplog.text
+
+
+NO_TEXT = "\udcff"  # what a terminal's byte 0xff arrives as
+SETTLE = ("--landed=200", "--by=ada", "--reason=seen")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("idempotency_inspect", NO_TEXT),
+        ("idempotency_resolve", NO_TEXT, *SETTLE),
+        ("idempotency_resolve", "a-key", *SETTLE, f'--body="{NO_TEXT}"'),
+        ("idempotency_resolve", "a-key", *SETTLE, f"--content-type={NO_TEXT}"),
+        ("idempotency_resolve", "a-key", *SETTLE, f"--by={NO_TEXT}"),
+        ("idempotency_resolve", "a-key", *SETTLE, f"--reason={NO_TEXT}"),
+    ],
+)
+def test_what_is_no_text_is_refused_with_a_sentence(command: tuple[str, ...]) -> None:
+    with pytest.raises(CommandError, match="this is no UTF-8 text"):
+        said(*command)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from django_idempotency.reconciliation import (
     reconciler,
 )
 from django_idempotency.resolution import resolve
-from django_idempotency.store import limits
+from django_idempotency.store import duties, limits
 from django_idempotency.tasks import SECONDS, beat_schedule
 from testproject.servers import ROOT
 from tests.flow.flows import without_autocommit
@@ -181,6 +181,23 @@ def test_the_time_limit_is_looked_at_between_two_polls(answering: Callable[[Ask]
         counts = maintenance.reconcile(Bounds(max_runtime=10))
 
     assert counts == {"landed": 2}
+
+
+@pytest.mark.django_db
+def test_every_turn_of_a_run_looks_at_what_was_due_when_the_run_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a long first turn would let the second one try again what has just failed."""
+    looked: list[int] = []
+
+    def look(limit: int, using: str, began: int) -> list[duties.Due]:
+        looked.append(began)
+        return []
+
+    monkeypatch.setattr(duties, "waiting", look)
+    monkeypatch.setattr(duties, "unfinished", look)
+    clock = iter(range(0, 100, 10))
+    monkeypatch.setattr(maintenance, "monotonic", lambda: next(clock))
+    assert maintenance.work() == {}
+    assert looked == [-10, -20]
 
 
 @pytest.mark.django_db

@@ -31,3 +31,12 @@ def test_what_is_missing_is_added_and_what_was_edited_is_kept() -> None:
 
     assert installed() == {"added": [], "kept": sorted(beat_schedule())}
     assert PeriodicTask.objects.get(pk=sweep.pk).enabled is False
+
+
+@pytest.mark.django_db
+def test_a_turn_that_is_there_twice_is_no_error() -> None:
+    from django_celery_beat.models import IntervalSchedule, PeriodicTask
+
+    first, _second = (IntervalSchedule.objects.create(every=60, period=IntervalSchedule.SECONDS) for _ in range(2))
+    assert installed()["added"] == sorted(beat_schedule())
+    assert PeriodicTask.objects.get(task="django_idempotency.sweep_zombies").interval == first

@@ -6,6 +6,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.forms.models import model_to_dict
 
 from django_idempotency.management.database import add_database, database
+from django_idempotency.management.words import words
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.resolution import find_record
 
@@ -17,7 +18,7 @@ class Command(BaseCommand):
     help = "Show one record and what happened to it. Contents are shown on request only."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("record", help="a record's id, a derived key, or the client's key")
+        parser.add_argument("record", type=words, help="a record's id, a derived key, or the client's key")
         parser.add_argument("--body", action="store_true", help="show the stored body and an operation's data too")
         add_database(parser)
         parser.add_argument("--json", action="store_true", help="print it as JSON")

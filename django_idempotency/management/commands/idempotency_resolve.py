@@ -7,6 +7,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django_idempotency.console.forms import LandedForm
 from django_idempotency.core.replies import Reply
 from django_idempotency.management.database import add_database, database
+from django_idempotency.management.words import words
 from django_idempotency.reconciliation import Landed, NotExecuted, Outcome
 from django_idempotency.resolution import find_record, resolve, try_again
 
@@ -30,17 +31,19 @@ class Command(BaseCommand):
     help = "Settle a doubt by hand. The reason is kept in the audit trail."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("record", help="a record's id or a derived key")
+        parser.add_argument("record", type=words, help="a record's id or a derived key")
         how = parser.add_mutually_exclusive_group(required=True)
         how.add_argument("--landed", type=status, metavar="STATUS", help=LANDED)
         how.add_argument(
             "--not-executed", action="store_true", help="it did not happen; refused before grace has passed"
         )
         how.add_argument("--try-again", action="store_true", help="give the reconciler all its tries once more")
-        parser.add_argument("--body", default="", help="with --landed: the answer's body")
-        parser.add_argument("--content-type", default="application/json", help="with --landed: the body's type")
-        parser.add_argument("--by", required=True, help="who says so")
-        parser.add_argument("--reason", required=True, help="why")
+        parser.add_argument("--body", type=words, default="", help="with --landed: the answer's body")
+        parser.add_argument(
+            "--content-type", type=words, default="application/json", help="with --landed: the body's type"
+        )
+        parser.add_argument("--by", type=words, required=True, help="who says so")
+        parser.add_argument("--reason", type=words, required=True, help="why")
         add_database(parser)
         parser.add_argument("--dry-run", action="store_true", help="only say where the record stands")
         parser.add_argument("--json", action="store_true", help="print the outcome as JSON")

@@ -3,10 +3,10 @@ from argparse import ArgumentParser
 from threading import Event
 from typing import Any
 
-from django.db import InterfaceError, OperationalError, close_old_connections
+from django.db import Error, close_old_connections
 
 from django_idempotency.maintenance import Bounds, work
-from django_idempotency.management.duty import DutyCommand
+from django_idempotency.management.duty import DutyCommand, check_seconds
 from django_idempotency.signals import logger
 
 
@@ -23,6 +23,7 @@ class Command(DutyCommand):
         if not options["forever"]:
             super().handle(*args, **options)
             return
+        check_seconds(options, "every")
         ending = Event()
         for each in (signal.SIGTERM, signal.SIGINT):  # the operation that runs is finished first
             signal.signal(each, lambda *received: ending.set())
@@ -35,8 +36,8 @@ class Command(DutyCommand):
         close_old_connections()
         try:
             counts = work(bounds)
-        except (OperationalError, InterfaceError):
-            logger.exception("The database does not answer; the worker looks again later.")
+        except Error:  # gone, or read-only after a failover: it comes back, and so does this worker
+            logger.exception("The database does not answer, or not as it should; the worker looks again later.")
             return
         if counts:
             self.say(counts, options)
