@@ -339,6 +339,12 @@ def test_evidence_ends_the_operation_about_the_step_in_doubt_by_the_record_or_by
     assert bytes(record.response_body or b"") == json_reply(201, {"by": "evidence"}).body
 
 
+def test_evidence_about_the_record_needs_no_steps_that_can_be_read() -> None:
+    record = cut_after_the_first("after the charge")
+    IdempotencyKey.objects.update(progress="no JSON")
+    assert resolve(record.id, LANDED, by="gateway") is Outcome.LANDED
+
+
 def test_evidence_about_a_step_that_is_done_is_too_late_once_the_record_has_failed() -> None:
     record = cut_after_the_first("between")
     IdempotencyKey.objects.update(
