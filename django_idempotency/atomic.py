@@ -1,7 +1,8 @@
 """Atomic mode: claim, work and finished row are one transaction, so that a crash leaves nothing behind."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
 from uuid import uuid4
 
 from django.db import Error
@@ -10,7 +11,7 @@ from django_idempotency import signals
 from django_idempotency.claiming import News, alias, move, publish, seen, tell
 from django_idempotency.core.decisions import Answer, Call, Execute, Exhaust, InFlight, Lapse, decide
 from django_idempotency.core.replies import Reply
-from django_idempotency.exceptions import OutcomeUnknown, StoreUnavailable
+from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.finishing import Attempt, Uncertain, completing, read_back
 from django_idempotency.signals import announce
 from django_idempotency.store import attempts, claims, limits
@@ -54,7 +55,7 @@ def run_atomic(call: Call, work: Callable[[Attempt], tuple[T, Reply]], using: st
         except Uncertain as uncertain:
             if remaining and limits.may_repeat(uncertain):
                 continue
-            outcome = _read_back(attempt, uncertain)
+            outcome = read_back(attempt, uncertain)
             break
         except (StoreUnavailable, Error) as error:
             limits.drop_broken(using)
@@ -73,7 +74,7 @@ def run_atomic(call: Call, work: Callable[[Attempt], tuple[T, Reply]], using: st
 def _run_atomic_once(attempt: Attempt, work: Callable[[Attempt], tuple[T, Reply]]) -> T | Answer:
     call, using = attempt.call, attempt.using
     news: News = []
-    with completing(attempt) as begins:
+    with _opened(attempt) as begins:
         owned = _claim(attempt, news)
         if isinstance(owned, Answer):
             return owned
@@ -89,6 +90,22 @@ def _run_atomic_once(attempt: Attempt, work: Callable[[Attempt], tuple[T, Reply]
         announce(signals.reserved, call=call, using=using)
     announce(signals.completed, call=call, reply=reply, seconds=attempt.seconds, using=using)
     return result
+
+
+@contextmanager
+def _opened(attempt: Attempt) -> Iterator[Callable[[object], None]]:
+    """The transaction; that there was none to begin is the store's failing, and nothing was done."""
+    with limits.limited(attempt.using, attempt.call.policy.claim_limit.total_seconds()):
+        pass  # connects, and asks whether the connection is well, within the limit
+    began = False
+    try:
+        with completing(attempt) as begins:
+            began = True
+            yield begins
+    except Error as error:
+        if began:
+            raise
+        raise StoreUnavailable from error
 
 
 def _claim(attempt: Attempt, news: News) -> Answer | bool:
@@ -122,15 +139,6 @@ def peek(call: Call, using: str) -> Answer | None:
 
 def _busy(call: Call) -> InFlight:
     return InFlight(None, max(1, round(call.policy.retry_hint.total_seconds())))
-
-
-def _read_back(attempt: Attempt, uncertain: Uncertain) -> Any:
-    """Where the row stands, the answer does; where nothing does, the same request is safe to send again."""
-    try:
-        return read_back(attempt, uncertain)
-    except OutcomeUnknown as error:
-        announce(signals.store_failed, using=attempt.using, error=error)
-        raise StoreUnavailable("The connection was lost at the end; send the same request again.") from error
 
 
 def _settle(decision: Lapse | Exhaust, attempt: Attempt) -> None:

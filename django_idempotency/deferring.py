@@ -34,7 +34,7 @@ from django_idempotency.finishing import Attempt, completing, end
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.operations import Operation, knows, operation_of
 from django_idempotency.reconciliation import backoff
-from django_idempotency.resuming import ELSEWHERE_SECONDS, call_of, failed, give_up, go_on, taken_over
+from django_idempotency.resuming import ELSEWHERE_SECONDS, call_of, failed, give_up, go_on, stopped, taken_over
 from django_idempotency.sending import pick_up_seconds, send_on_commit
 from django_idempotency.settling import Outcome
 from django_idempotency.signals import announce, logger
@@ -190,8 +190,8 @@ def _given_up(row: IdempotencyKey, using: str) -> Outcome:
 def _performed(attempt: Attempt, tries: int) -> Outcome:
     try:
         go_on(attempt)
-    except (LostFence, OutcomeUnknown):
-        return Outcome.OVERTAKEN
+    except (LostFence, OutcomeUnknown) as error:
+        return stopped(attempt, error, tries)
     except NotExecuted as error:
         return _again(attempt, error, tries)
     except Exception as error:  # noqa: BLE001 - whatever it failed with, it is taken up again later

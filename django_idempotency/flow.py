@@ -38,7 +38,8 @@ def run(call: Call, work: Callable[[Attempt], tuple[T, Reply]], using: str | Non
         if call.policy.transaction is Transaction.LATE:
             return _run_late(begun, work)
         return finish(begun, lambda: work(begun))
-    except (LostFence, OutcomeUnknown):
+    except (LostFence, OutcomeUnknown) as error:
+        doubt(begun, type(error).__name__)  # of another key, perhaps: this one's work failed all the same
         raise
     except BaseException as error:
         fail(begun, error)

@@ -23,6 +23,13 @@ from django_idempotency.http.exchange import MARK, covers
 _FROM_SETTINGS: Final = Arguments({})
 
 
+def _leaves_alone(view: Any, method: str) -> bool:
+    try:
+        return _decides_itself(view, method)
+    except TypeError:  # a view that has no hash
+        return _decides_itself.__wrapped__(view, method)
+
+
 @lru_cache(maxsize=1024)
 def _decides_itself(view: Any, method: str) -> bool:
     """Decorated, exempt or DRF's, at whatever depth: around DRF a repeat would be answered before authentication."""
@@ -41,7 +48,7 @@ class IdempotencyMiddleware(MiddlewareMixin):
         attach(request, NONE)
         method, policy = request.method or "", _FROM_SETTINGS.policy()
         # In this order: to look for a key in a form reads the body, which others may want to do themselves.
-        if method not in policy.methods or _decides_itself(view, method) or not covers(request, policy):
+        if method not in policy.methods or _leaves_alone(view, method) or not covers(request, policy):
             return None
         protected = idempotent(view)
         run = async_to_sync(protected) if iscoroutinefunction(protected) else protected

@@ -13,7 +13,7 @@ A key is looked up only after authentication, permissions, throttling and negoti
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial, update_wrapper
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -25,10 +25,11 @@ from rest_framework.views import APIView
 
 from django_idempotency.conf import Arguments
 from django_idempotency.core import problems
+from django_idempotency.core.decisions import Answer, Call
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import Misplaced
-from django_idempotency.http.context import Idempotency, NoIdempotency, is_protected
+from django_idempotency.http.context import NONE, Idempotency, NoIdempotency, is_protected
 from django_idempotency.http.exchange import MARK, Exchange, covers, unprotected
 from django_idempotency.http.operations import operation_status
 from django_idempotency.http.replies import Refused, captured, headers_of, refusal
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     _View = APIView
 else:
     _View = object
+
+R = TypeVar("R", bound=HttpResponseBase)
 
 FORM: Final = "multipart/form-data"
 
@@ -109,6 +112,7 @@ class IdempotentMixin(_View):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
         if self._policy is not None:
+            _ = request.user  # a view that authenticates later than usual: a key belongs to somebody
             name = (request.method or "").lower()
             setattr(self, name, partial(_guarded, self, self._policy, getattr(self, name)))
 
@@ -120,6 +124,12 @@ class IdempotentMixin(_View):
         if getattr(response, "_is_final", False):
             return response
         return super().finalize_response(request, response, *args, **kwargs)
+
+
+def as_it_is(response: R) -> R:
+    """Keep the view from finalizing it, once more or at all."""
+    response._is_final = True  # type: ignore[attr-defined] # ours
+    return response
 
 
 def _arguments(given: Mapping[str, Any] | Arguments | None) -> Arguments | None:
@@ -161,9 +171,17 @@ class RestExchange(Exchange):
         self.drf_request = request
 
     def final(self, response: Any) -> Any:
+        stored = getattr(self.request, "idempotency", NONE).response
+        if stored is not None and response is stored:
+            return as_it_is(stored)  # an operation's, made of its record
+        headers = dict(self.owner.headers)  # finalizing takes Vary out, and the view may run again
         finished: Any = self.owner.finalize_response(self.drf_request, response, *self.owner.args, **self.owner.kwargs)
-        finished._is_final = True
-        return finished
+        self.owner.headers = headers
+        return as_it_is(finished)
+
+    def answer(self, answer: Answer, call: Call) -> HttpResponseBase:
+        """What was stored was finalized before that."""
+        return as_it_is(super().answer(answer, call))
 
     def capture(self, response: HttpResponseBase) -> Reply:
         """A page of the browsable API is never stored: it carries the reader's CSRF token."""
@@ -178,7 +196,7 @@ class RestExchange(Exchange):
             response = self.explain(error)
         except Exception:  # noqa: BLE001 - a handler that cannot explain it must not turn it into a 500
             logger.exception("The project's exception handler failed at a refusal.")
-            return refusal(refused, self.policy.profile)
+            return as_it_is(refusal(refused, self.policy.profile))
         if _speaks_json(response) and _says_all(response, error.detail):
             response.content_type = problems.media_type(self.policy.profile)  # type: ignore[attr-defined] # DRF's own
         for name, value in headers_of(refused, self.policy.profile).items():
@@ -191,7 +209,7 @@ class RestExchange(Exchange):
             try:
                 response: HttpResponseBase = self.owner.handle_exception(error)
             except Exception as unexplained:
-                if unexplained is not error:
+                if unexplained is not error or isinstance(error, Refusal):
                     raise
                 response = super().explain(error)
         finished: HttpResponseBase = self.final(response)

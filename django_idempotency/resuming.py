@@ -83,12 +83,18 @@ def go_on(attempt: Attempt) -> None:
 def _run(attempt: Attempt, tries: int) -> Outcome:
     try:
         go_on(attempt)
-    except (LostFence, OutcomeUnknown):
-        return Outcome.OVERTAKEN
+    except (LostFence, OutcomeUnknown) as error:
+        return stopped(attempt, error, tries)
     except Exception as error:  # noqa: BLE001 - whatever it failed with, it is taken up again later
         return failed(attempt, error, tries)
     announce(signals.resolved, record=attempt.call.id, outcome=Outcome.LANDED, using=attempt.using)
     return Outcome.LANDED
+
+
+def stopped(attempt: Attempt, error: Exception, tries: int) -> Outcome:
+    """The record is somebody else's; or it is ours, and the error is about another key that its work asked for."""
+    ours = doubt(attempt, type(error).__name__)
+    return failed(attempt, error, tries) if ours else Outcome.OVERTAKEN
 
 
 def failed(attempt: Attempt, error: Exception, tries: int) -> Outcome:

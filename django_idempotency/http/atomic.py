@@ -9,7 +9,7 @@ from django.http.response import HttpResponseBase
 from django_idempotency import atomic
 from django_idempotency.core.decisions import Answer, Call, InDoubt, InFlight
 from django_idempotency.core.replies import Reply
-from django_idempotency.exceptions import NotExecuted, StoreUnavailable
+from django_idempotency.exceptions import NotExecuted, OutcomeUnknown, StoreUnavailable
 from django_idempotency.finishing import Attempt
 from django_idempotency.http.context import Idempotency, attach
 from django_idempotency.http.exchange import Exchange, NotKept
@@ -29,6 +29,8 @@ def run_atomic(exchange: Exchange, call: Call) -> HttpResponseBase:
         return _unless_in_doubt(exchange, call, unkept.response)
     except StoreUnavailable:
         return exchange.unavailable()
+    except OutcomeUnknown:  # lost at the COMMIT, which may still be on its way
+        return exchange.in_doubt(call)
     except NotExecuted as error:
         return _unless_in_doubt(exchange, call, exchange.not_executed(error))
     return outcome if isinstance(outcome, HttpResponseBase) else exchange.answer(outcome, call)
@@ -50,7 +52,8 @@ def _all_in_one(exchange: Exchange, call: Call, runs: Iterator[int]) -> HttpResp
         if next(runs):  # an earlier one was rolled back
             exchange.rewind()
         attach(exchange.request, Idempotency(attempt, exchange.capture, late=False))
-        return exchange.kept(exchange.in_transaction())
+        with exchange.transactions():
+            return exchange.kept(exchange.handler())
 
     try:
         return atomic.run_atomic(call, work, exchange.using)

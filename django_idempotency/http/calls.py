@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from io import BytesIO
 from typing import Any, Final
 
@@ -110,7 +111,16 @@ def scope_of(principal: str, operation: str) -> str:
 def route_name(request: HttpRequest) -> str:
     """The name of the route, or its pattern when it has none."""
     match = request.resolver_match
-    return (match.view_name or match.route) if match is not None else request.path
+    if match is None:
+        return request.path
+    if match.url_name is None and isinstance(match.func, partial):  # Django would call it "functools.partial"
+        view = unwrapped(match.func)
+        return ":".join([*match.namespaces, f"{view.__module__}.{view.__qualname__}"])
+    return match.view_name or match.route
+
+
+def unwrapped(view: Any) -> Any:
+    return unwrapped(view.func) if isinstance(view, partial) else view
 
 
 def rewind(request: HttpRequest) -> None:
@@ -148,6 +158,9 @@ def _content(request: HttpRequest, data: Any) -> dict[str, Any]:
         body = request.body
     except RawPostDataException:
         raise UnreadBody from None
+    boundary = (request.content_params or {}).get("boundary", "")
+    if request.content_type == MULTIPART and body.strip() == f"--{boundary}--".encode():
+        return {"parts": []}  # a form without fields
     return {"body": without_fields(body, APART) if request.content_type == URLENCODED else body}
 
 

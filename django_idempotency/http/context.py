@@ -1,6 +1,7 @@
 """What a view finds at `request.idempotency`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
@@ -45,7 +46,7 @@ class Idempotency(Held):
 
         def work() -> tuple[R, Reply]:
             response = write()
-            check_given_up(response, self._attempt.using)
+            check_given_up(response)
             return response, self._capture(response)
 
         try:
@@ -150,4 +151,17 @@ def attach(request: HttpRequest, context: Idempotency | NoIdempotency) -> None:
 
 def is_protected(request: HttpRequest) -> bool:
     """Inside another protected view: a second claim of the same key would find it taken."""
-    return isinstance(getattr(request, "idempotency", None), Idempotency)
+    return getattr(request, _INSIDE, False)
+
+
+@contextmanager
+def inside(request: HttpRequest) -> Iterator[None]:
+    """While the protected view runs, and no longer: what is called after it has a claim of its own to make."""
+    setattr(request, _INSIDE, True)
+    try:
+        yield
+    finally:
+        setattr(request, _INSIDE, False)
+
+
+_INSIDE: Final = "_idempotency_inside"

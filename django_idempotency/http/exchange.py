@@ -1,10 +1,12 @@
 """One request under one key, and what the layer itself answers to it. DRF's views differ in what is overridden here."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
 from django.core.handlers.exception import response_for_exception
+from django.db import Error
 from django.http import Http404, HttpRequest
 from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
@@ -86,11 +88,15 @@ class Exchange:
         except NoPrincipal:
             return self.refuse(Refused(problems.NO_PRINCIPAL, 403))
 
-    def in_transaction(self) -> HttpResponseBase:
-        """The view in the transactions that ATOMIC_REQUESTS gives it."""
-        with as_django_would(self.request, self.view, but=self.using):
-            response: HttpResponseBase = self.handler()
-        return response
+    @contextmanager
+    def transactions(self) -> Iterator[None]:
+        """Those that ATOMIC_REQUESTS gives the view besides the record's. What is not kept takes them all back."""
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(as_django_would(self.request, self.view, but=self.using))
+            except Error as error:
+                raise StoreUnavailable from error
+            yield
 
     def kept(self, response: HttpResponseBase, *, reached_out: bool = False) -> tuple[HttpResponseBase, Reply]:
         """A success is always kept: its effect is there, and a free key would run it again.
@@ -100,7 +106,7 @@ class Exchange:
         refused = response.status_code >= (500 if reached_out else 400)
         if refused and (self.gives_back(response) or not self.policy.keeps(response.status_code)):
             raise NotKept(response)
-        check_given_up(response, self.using)
+        check_given_up(response)
         return response, self.capture(response)
 
     def gives_back(self, response: HttpResponseBase) -> bool:
@@ -135,8 +141,8 @@ class Exchange:
         """Somebody else settled the record: what it says now is the answer."""
         try:
             answer = peek(call, self.using)
-        except StoreUnavailable:
-            return self.unavailable()
+        except StoreUnavailable:  # the view has run
+            answer = None
         return self.in_doubt(call) if answer is None else self.answer(answer, call)
 
 

@@ -2,6 +2,7 @@
 
 from asyncio import CancelledError
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 
 from asgiref.sync import sync_to_async
@@ -39,7 +40,7 @@ class Leased:
             return early
         try:
             if not self.late:
-                return self.settle(self.exchange.in_transaction, ran=False)
+                return self.settle(self.exchange.handler, ran=False)
             with beating(self.entered):
                 response = self.exchange.handler()
             return self.ended(response)
@@ -96,9 +97,10 @@ class Leased:
 
         def work() -> tuple[HttpResponseBase, Reply]:
             nonlocal opened
-            opened = True
-            response = make()
-            return self.exchange.kept(response, reached_out=self.entered.reached_out)
+            with nullcontext() if ran else self.exchange.transactions():
+                opened = True
+                response = make()
+                return self.exchange.kept(response, reached_out=self.entered.reached_out)
 
         try:
             return finish(self.entered, work, rerun=ran)
@@ -111,12 +113,12 @@ class Leased:
             return self.exchange.in_doubt(self.call)
         except LostFence:
             return self.exchange.overtaken(self.call)
-        except Error as error:
+        except (Error, StoreUnavailable) as error:
             if opened:
                 raise
             return self.not_opened(error, ran=ran)
 
-    def not_opened(self, error: Error, *, ran: bool) -> HttpResponseBase:
+    def not_opened(self, error: Exception, *, ran: bool) -> HttpResponseBase:
         """There was not even a transaction: doubt after the view, and nothing happened before it."""
         logger.exception("The transaction of idempotency record %s did not begin.", self.call.id, exc_info=error)
         code = type(error).__name__
@@ -145,13 +147,12 @@ class Leased:
 
     def broke(self, error: BaseException) -> HttpResponseBase:
         """The view raised: an answer of its own, proof that nothing happened, or doubt."""
-        if isinstance(error, OutcomeUnknown):
-            return self.exchange.in_doubt(self.call)
-        if isinstance(error, LostFence):
-            return self.exchange.overtaken(self.call)
         if self.context is not None and self.context.response is not None and isinstance(error, Exception):
             logger.exception("A view failed after its answer was stored; the stored answer is sent.", exc_info=error)
             return self.context.response
+        if isinstance(error, OutcomeUnknown | LostFence):
+            doubt(self.entered, type(error).__name__)  # of another key, perhaps: this one's view failed all the same
+            return self.exchange.overtaken(self.call)
         if isinstance(error, Exception) and self.answers_to(error):
             return self.explained(error)
         released = fail(self.entered, error)

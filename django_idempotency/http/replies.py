@@ -28,6 +28,8 @@ def captured(response: HttpResponseBase, policy: Policy, request: HttpRequest, *
         render()
     if isinstance(response, StreamingHttpResponse):
         body = _streamed(response, policy)
+        if withhold or _holds_csrf_token(response, request):  # asked for while the stream was read
+            body = None
     elif isinstance(response, HttpResponse):
         private = withhold or _no_store(response) or _holds_csrf_token(response, request)
         body = None if response.content and private else response.content
@@ -78,6 +80,8 @@ def plain(reply: Reply) -> HttpResponse:
     del response["Content-Type"]
     for name, value in reply.headers:
         response[name] = value
+    if "Location" in response:
+        response.url = response["Location"]  # type: ignore[attr-defined] # Django's redirects have it
     return response
 
 

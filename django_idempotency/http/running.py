@@ -6,6 +6,7 @@ from django.http.response import HttpResponseBase
 from django_idempotency.core.decisions import Call
 from django_idempotency.core.policy import Mode, Transaction
 from django_idempotency.http.atomic import run_atomic
+from django_idempotency.http.context import inside
 from django_idempotency.http.exchange import Exchange
 from django_idempotency.http.leased import Leased
 
@@ -15,12 +16,16 @@ def run(exchange: Exchange) -> HttpResponseBase:
     call = exchange.call()
     if not isinstance(call, Call):
         return call
-    if exchange.policy.mode is Mode.ATOMIC:
-        return run_atomic(exchange, call)
-    return Leased(exchange, call, late=exchange.policy.transaction is Transaction.LATE).run()
+    with inside(exchange.request):
+        if exchange.policy.mode is Mode.ATOMIC:
+            return run_atomic(exchange, call)
+        return Leased(exchange, call, late=exchange.policy.transaction is Transaction.LATE).run()
 
 
 async def arun(exchange: Exchange) -> HttpResponseBase:
     """An async view, which is always late: Django's transactions are synchronous."""
     call = await sync_to_async(exchange.call)()
-    return await Leased(exchange, call, late=True).arun() if isinstance(call, Call) else call
+    if not isinstance(call, Call):
+        return call
+    with inside(exchange.request):
+        return await Leased(exchange, call, late=True).arun()

@@ -59,15 +59,15 @@ class GivenUp(Exception):
         self.response = response
 
 
-def check_given_up(response: HttpResponseBase, using: str) -> None:
+def check_given_up(response: HttpResponseBase) -> None:
     """A view may catch a database's error, or ask for a rollback, and refuse. It cannot succeed after that."""
-    if not transaction.get_rollback(using):
+    if not any(each.in_atomic_block and each.needs_rollback for each in connections.all(initialized_only=True)):
         return
     if response.status_code >= 400:
         raise GivenUp(response)
     raise transaction.TransactionManagementError(
-        f"The view answered {response.status_code}, and its transaction can only be rolled back: it asked for that, or "
-        "caught a database error. Put `with transaction.atomic():` around what may fail."
+        f"The view answered {response.status_code}, and a transaction of its can only be rolled back: it asked for "
+        "that, or caught a database error. Put `with transaction.atomic():` around what may fail."
     )
 
 

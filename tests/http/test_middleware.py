@@ -1,10 +1,13 @@
 """The middleware protects plain views, and leaves alone what decides for itself."""
 
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect
 from django.template import engines
 from django.template.response import TemplateResponse
 from django.test.client import encode_multipart
@@ -148,3 +151,42 @@ def test_an_error_is_doubt_and_goes_on_to_the_project(alice: Person) -> None:
     with pytest.raises(LookupError, match="planned"):
         alice.post("/broken")
     assert IdempotencyKey.objects.get().status == "unknown"
+
+
+@dataclass
+class Bound:
+    """Equal by its fields, and therefore without a hash."""
+
+    status: int
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return JsonResponse({"run": Ran.again()}, status=self.status)
+
+
+def test_a_view_without_a_hash_is_protected_too(alice: Person, settings: Any) -> None:
+    settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": [path("it", Bound(201), name="it")]})
+    first, second = alice.post("/it"), alice.post("/it")
+    assert (first.status_code, Ran.count) == (201, 1)
+    assert same_answer(first, second)
+
+
+def test_routes_that_bind_arguments_have_operations_of_their_own(alice: Person, settings: Any) -> None:
+    def one(request: HttpRequest, status: int) -> HttpResponse:
+        return JsonResponse({"run": Ran.again()}, status=status)
+
+    def other(request: HttpRequest, status: int) -> HttpResponse:
+        return one(request, status)
+
+    routes = [path("one", partial(partial(one), status=201)), path("other", partial(other, status=201))]
+    settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": routes})
+    assert [alice.post(route).status_code for route in ("/one", "/other")] == [201, 201]
+    operations = set(IdempotencyKey.objects.values_list("operation", flat=True))
+    assert operations == {f"{each.__module__}.{each.__qualname__}" for each in (one, other)}
+
+
+def test_a_redirect_that_is_replayed_can_be_followed(alice: Person, settings: Any) -> None:
+    def moved(request: HttpRequest) -> HttpResponse:
+        return redirect("/elsewhere")
+
+    settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": [path("it", moved, name="it")]})
+    assert [alice.post("/it").url for _ in range(2)] == ["/elsewhere"] * 2

@@ -527,3 +527,13 @@ def test_a_form_that_cannot_be_read_is_the_clients_error(
         serve(view)
         statuses.append(alice.send("/it", b"x" * size, f"multipart/form-data{boundary}").status_code)
     assert statuses[0] == statuses[1]
+
+
+def test_a_form_without_fields_is_compared_without_its_boundary(alice: Person, serve: Serve) -> None:
+    serve(idempotent(counted()))
+    first, again, rubbish = (
+        alice.send("/it", body, f"multipart/form-data; boundary={boundary}")
+        for boundary, body in (("one", b"--one--\r\n"), ("two", b"--two--\r\n"), ("three", b"--two--\r\n"))
+    )
+    assert same_answer(first, again)
+    assert rubbish.status_code == 422

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection, connections, transaction
+from django.db import IntegrityError, connection, connections, transaction
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import path
 
 from django_idempotency.decorators import idempotent
+from django_idempotency.models import IdempotencyKey
 from tests.flow.flows import another_alias
 from tests.http.posting import Person, Ran, atomic_requests, same_answer
 from tests.http.test_setups import PlainMethod
@@ -28,6 +29,22 @@ def late(request: HttpRequest) -> HttpResponse:
     return request.idempotency.finish(lambda: where.__wrapped__(request))  # type: ignore[attr-defined, no-any-return]
 
 
+@idempotent(store=lambda status: status < 400)
+def declining(request: HttpRequest) -> HttpResponse:
+    Ran.again()
+    User.objects.create(username=f"written {Ran.count}")
+    return JsonResponse({}, status=402)
+
+
+def swallowing(request: HttpRequest) -> HttpResponse:
+    User.objects.create(username="written")
+    try:
+        User.objects.create(username="written")
+    except IntegrityError:
+        return JsonResponse({}, status=int(request.GET["status"]))
+    raise AssertionError
+
+
 @idempotent
 def failing(request: HttpRequest) -> HttpResponse:
     Ran.again()
@@ -39,6 +56,10 @@ urlpatterns = [
     path("where", where, name="where"),
     path("where/opted-out", transaction.non_atomic_requests(idempotent(where.__wrapped__)), name="opted-out"),  # type: ignore[attr-defined]
     path("late", late, name="late"),
+    path("declining", declining, name="declining"),
+    path("declining/atomic", idempotent(mode="atomic", store=lambda status: status < 400)(declining.__wrapped__)),  # type: ignore[attr-defined]
+    path("swallowing", idempotent(swallowing), name="swallowing"),
+    path("swallowing/atomic", idempotent(mode="atomic")(swallowing), name="swallowing-atomic"),
     path("failing", failing, name="failing"),
     path("method", transaction.non_atomic_requests(PlainMethod.as_view()), name="method"),
 ]
@@ -104,3 +125,45 @@ def test_a_method_whose_url_opts_out_by_hand_is_protected(alice: Person) -> None
     assert first.status_code == 200
     assert same_answer(first, second)
     assert not connection.in_atomic_block
+
+
+def users() -> int:
+    return User.objects.filter(username__startswith="written").count()
+
+
+@pytest.mark.usefixtures("two_writers", "records")
+@pytest.mark.parametrize("route", ["/declining", "/declining/atomic"])
+def test_a_refusal_that_is_not_kept_takes_back_what_it_wrote_elsewhere(alice: Person, route: str) -> None:
+    with atomic_requests():
+        assert [alice.post(route).status_code for _ in range(2)] == [402, 402]
+    assert (Ran.count, users()) == (2, 0)
+
+
+@pytest.mark.usefixtures("two_writers", "records")
+@pytest.mark.parametrize("route", ["/swallowing", "/swallowing/atomic"])
+def test_a_view_cannot_succeed_when_the_other_database_rolls_back(alice: Person, route: str) -> None:
+    with atomic_requests():
+        assert alice.post(f"{route}?status=201").status_code == 500
+        assert not IdempotencyKey.objects.using("records").filter(status="completed").exists()
+        first, second = (alice.post(f"{route}?status=409", key="another-key-of-the-same-length") for _ in range(2))
+    assert same_answer(first, second)
+    assert (first.status_code, users()) == (409, 0)
+
+
+@pytest.mark.parametrize("mode", ["leased", "atomic"])
+def test_a_second_database_that_is_down_leaves_no_doubt(alice: Person, settings: Any, mode: str) -> None:
+    """The view never began."""
+    view = idempotent(mode=mode, operation="tests.down")(lambda request: JsonResponse({"run": Ran.again()}))
+    settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": [path("it", view)]})
+    with another_alias("gone"):
+        connections["gone"].ensure_connection()
+        connections["gone"].connection.close()
+        connections.settings["gone"] = {"ATOMIC_REQUESTS": True}  # where Django looks for them
+        try:
+            first = alice.post("/it")
+        finally:
+            del connections.settings["gone"]
+            connections["gone"].connection = None  # not every driver closes twice
+        assert first.status_code == 503
+    assert set(IdempotencyKey.objects.values_list("status", flat=True)) <= {"failed_retryable"}
+    assert (alice.post("/it").status_code, Ran.count) == (200, 1)

@@ -20,6 +20,7 @@ from django_idempotency.exceptions import (
     InvalidKey,
     KeyExpired,
     KeyReused,
+    LostFence,
     Misplaced,
     NotExecuted,
     OutcomeUnknown,
@@ -197,6 +198,18 @@ def test_work_that_is_safe_to_restart_is_taken_over_with_the_same_derived_key() 
         once(scope=SCOPE, key=work.key, run=run, on_lost_lease="restart")
     assert once(scope=SCOPE, key=work.key, run=run, on_lost_lease="restart") == "done"
     assert keys == [(f"{work.record.id}-charge", False), (f"{work.record.id}-charge", True)]
+
+
+@pytest.mark.parametrize("error", [OutcomeUnknown, LostFence])
+def test_what_fails_over_another_keys_doubt_is_in_doubt_itself(error: type[Exception]) -> None:
+    """Nobody runs it any more, so nobody waits for its lease."""
+
+    def outer(claim: Claim) -> None:
+        raise error("the other key's")
+
+    with pytest.raises(error):
+        once(scope="outer", key="k", run=outer)
+    assert IdempotencyKey.objects.get(operation="outer").status == "unknown"
 
 
 def test_a_dead_letter_says_that_a_person_has_to_look() -> None:

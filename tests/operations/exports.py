@@ -7,7 +7,7 @@ from django.urls import include, path
 
 from django_idempotency.core.replies import Reply, json_reply
 from django_idempotency.decorators import idempotent
-from django_idempotency.exceptions import NotExecuted
+from django_idempotency.exceptions import NotExecuted, OutcomeUnknown
 from django_idempotency.operations import Op, operation
 from testproject.payments.models import LedgerEntry
 from tests.operations.rides import WORLD, book
@@ -35,6 +35,13 @@ def unlucky(op: Op) -> Reply:
 def failing(op: Op) -> Reply:
     op.phase("booked", book, "booked")
     raise RuntimeError("no disk")
+
+
+@operation("tests.asking")
+def asking(op: Op) -> Reply:
+    """Asks for another key, whose outcome nobody knows."""
+    op.phase("booked", book, "booked")
+    raise OutcomeUnknown("the other key's")
 
 
 def broker_is_down(record: str) -> None:

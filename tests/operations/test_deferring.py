@@ -33,7 +33,7 @@ from django_idempotency.schema import StatementNow
 from django_idempotency.settling import NotExecuted, StepLanded
 from testproject.payments.models import LedgerEntry
 from tests.flow.flows import elsewhere
-from tests.operations.exports import MESSAGES, STEPS, export, failing, note, unlucky
+from tests.operations.exports import MESSAGES, STEPS, asking, export, failing, note, unlucky
 from tests.operations.rides import WORLD, Killed, a_call, book, claimed, lease_over
 from tests.operations.test_doubtful_steps import careful
 from tests.processes import at_once, wait_until
@@ -247,6 +247,14 @@ def test_what_fails_backs_off_and_ends_as_a_dead_letter(settings: Any) -> None:
     assert perform(message) == "dead_letter"
     assert perform(message) == "overtaken"
     assert (record().status, booked()) == ("dead_letter", ["booked"])
+
+
+def test_what_fails_over_another_keys_doubt_backs_off_too() -> None:
+    """The doubt is not about this record, which nobody works at any more."""
+    message = str(deferred(asking).call.id)
+    assert perform(message) == "inconclusive"
+    assert (record().status, record().last_error_code) == ("unknown", "OutcomeUnknown")
+    assert maintenance.resume() == {}, "backed off"
 
 
 def test_what_proves_that_nothing_happened_waits_for_another_try(settings: Any) -> None:
