@@ -183,7 +183,7 @@ class RestExchange(Exchange):
         """What was stored was finalized before that."""
         return as_it_is(super().answer(answer, call))
 
-    def capture(self, response: HttpResponseBase) -> Reply:
+    def capture(self, response: HttpResponseBase) -> tuple[HttpResponseBase, Reply]:
         """A page of the browsable API is never stored: it carries the reader's CSRF token."""
         finished = response if getattr(response, "_is_final", False) else self.final(response)
         page = isinstance(getattr(finished, "accepted_renderer", None), BrowsableAPIRenderer)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.db import transaction
@@ -22,6 +22,7 @@ from django_idempotency.http.transactions import GivenUp, check_given_up
 from django_idempotency.http.waiting import undisturbed
 
 R = TypeVar("R", bound=HttpResponseBase)
+Capture: TypeAlias = Callable[[HttpResponseBase], tuple[Any, Reply]]
 
 
 class Idempotency(Held):
@@ -29,7 +30,7 @@ class Idempotency(Held):
 
     active = True
 
-    def __init__(self, attempt: Attempt, capture: Callable[[HttpResponseBase], Reply], *, late: bool) -> None:
+    def __init__(self, attempt: Attempt, capture: Capture, *, late: bool) -> None:
         super().__init__(attempt, late=late)
         self._capture = capture
         self.response: HttpResponseBase | None = None
@@ -47,13 +48,13 @@ class Idempotency(Held):
         def work() -> tuple[R, Reply]:
             response = write()
             check_given_up(response)
-            return response, self._capture(response)
+            return self._capture(response)
 
         try:
             response = finish(self._attempt, work, rerun=True)
         except GivenUp as refused:
-            refusal: Any = refused.response
-            response = finish(self._attempt, lambda: (refusal, self._capture(refusal)), rerun=True)
+            refusal = refused.response
+            response = finish(self._attempt, lambda: self._capture(refusal), rerun=True)
         self.response = response
         return response
 

@@ -52,8 +52,8 @@ class Exchange:
         """A refusal as a response."""
         return refusal(refused, self.policy.profile)
 
-    def capture(self, response: HttpResponseBase) -> Reply:
-        """What is stored of a response."""
+    def capture(self, response: HttpResponseBase) -> tuple[HttpResponseBase, Reply]:
+        """A response as it is sent, and what is stored of it."""
         return captured(response, self.policy, self.request)
 
     def explain(self, error: Exception) -> HttpResponseBase:
@@ -107,7 +107,7 @@ class Exchange:
         if refused and (self.gives_back(response) or not self.policy.keeps(response.status_code)):
             raise NotKept(response)
         check_given_up(response)
-        return response, self.capture(response)
+        return self.capture(response)
 
     def gives_back(self, response: HttpResponseBase) -> bool:
         """Whether the request was refused as invalid, in a profile where that uses up no key."""

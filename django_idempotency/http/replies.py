@@ -21,11 +21,12 @@ STATUS_ROUTE: Final = "django_idempotency:idempotency-operation"
 OMITTED_HEADER: Final = "Idempotency-Replay"
 
 
-def captured(response: HttpResponseBase, policy: Policy, request: HttpRequest, *, withhold: bool = False) -> Reply:
-    """What is stored of a response. A template is rendered first; a stream is treated as the policy says."""
-    render = getattr(response, "render", None)
-    if callable(render):
-        render()
+def captured(
+    response: Any, policy: Policy, request: HttpRequest, *, withhold: bool = False
+) -> tuple[HttpResponseBase, Reply]:
+    """What is sent, and what is stored of it. A template is rendered first; a stream is treated as the policy says."""
+    if callable(getattr(response, "render", None)):
+        response = response.render()  # which may give another one
     if isinstance(response, StreamingHttpResponse):
         body = _streamed(response, policy)
         if withhold or _holds_csrf_token(response, request):  # asked for while the stream was read
@@ -35,7 +36,7 @@ def captured(response: HttpResponseBase, policy: Policy, request: HttpRequest, *
         body = None if response.content and private else response.content
     else:
         body = None
-    return capture(response.status_code, response.items(), body, policy.reply)
+    return response, capture(response.status_code, response.items(), body, policy.reply)
 
 
 def _holds_csrf_token(response: HttpResponseBase, request: HttpRequest) -> bool:
