@@ -29,7 +29,7 @@ def run_atomic(exchange: Exchange, call: Call) -> HttpResponseBase:
         return _unless_in_doubt(exchange, call, unkept.response)
     except StoreUnavailable:
         return exchange.unavailable()
-    except OutcomeUnknown:  # lost at the COMMIT, which may still be on its way
+    except OutcomeUnknown:  # a COMMIT that may still be on its way, or another key's that the view asked for
         return exchange.in_doubt(call)
     except NotExecuted as error:
         return _unless_in_doubt(exchange, call, exchange.not_executed(error))

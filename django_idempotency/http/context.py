@@ -22,6 +22,7 @@ from django_idempotency.http.transactions import GivenUp, check_given_up
 from django_idempotency.http.waiting import undisturbed
 
 R = TypeVar("R", bound=HttpResponseBase)
+_INSIDE: Final = "_idempotency_inside"  # on a request, while its protected view runs
 Capture: TypeAlias = Callable[[HttpResponseBase], tuple[Any, Reply]]
 
 
@@ -163,6 +164,3 @@ def inside(request: HttpRequest) -> Iterator[None]:
         yield
     finally:
         setattr(request, _INSIDE, False)
-
-
-_INSIDE: Final = "_idempotency_inside"

@@ -66,7 +66,7 @@ def check_given_up(response: HttpResponseBase) -> None:
     if response.status_code >= 400:
         raise GivenUp(response)
     raise transaction.TransactionManagementError(
-        f"The view answered {response.status_code}, and a transaction of its can only be rolled back: it asked for "
+        f"The view answered {response.status_code}, and one of its transactions can only be rolled back: it asked for "
         "that, or caught a database error. Put `with transaction.atomic():` around what may fail."
     )
 

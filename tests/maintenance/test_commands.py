@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import InternalError, OperationalError
+from django.db import InternalError, OperationalError, connection
 from django.db.models import F, Value
 from django.utils import timezone
 
@@ -252,6 +252,23 @@ def test_a_worker_looks_again_when_the_database_failed(
 
     monkeypatch.setattr(idempotency_work, "work", fails)
     idempotency_work.Command()._look(maintenance.Bounds(), {})
+    assert "the worker looks again later" in caplog.text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_looks_again_at_a_server_that_has_become_read_only(
+    vendor: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    if vendor != "postgresql":
+        pytest.skip("the switch is PostgreSQL's")
+    with connection.cursor() as cursor:
+        cursor.execute("SET default_transaction_read_only = on")
+    try:
+        idempotency_work.Command()._look(maintenance.Bounds(), {})
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("SET default_transaction_read_only = off")
+    assert "read-only transaction" in caplog.text
     assert "the worker looks again later" in caplog.text
 
 
