@@ -15,14 +15,14 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from django_idempotency import pictures
-from django_idempotency.claiming import alias
 from django_idempotency.console import actions, columns, confirming, record, searching
 from django_idempotency.console.filters import FILTERS
 from django_idempotency.console.listing import Listing
 from django_idempotency.console.walking import Rows
 from django_idempotency.console.words import badge
+from django_idempotency.fields import StatementNow
 from django_idempotency.models import IdempotencyKey
-from django_idempotency.schema import StatementNow
+from django_idempotency.store.database import alias
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[IdempotencyKey]

@@ -8,13 +8,14 @@ from uuid import uuid4
 from django.db import Error
 
 from django_idempotency import signals
-from django_idempotency.claiming import News, alias, move, publish, seen, tell
+from django_idempotency.claiming import News, move, publish, seen, tell
 from django_idempotency.core.decisions import Answer, Call, Execute, Exhaust, InFlight, Lapse, decide
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.finishing import Attempt, Uncertain, completing, read_back
 from django_idempotency.signals import announce
 from django_idempotency.store import attempts, claims, limits
+from django_idempotency.store.database import alias
 
 T = TypeVar("T")
 

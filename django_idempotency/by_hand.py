@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 from django.db import transaction
 
-from django_idempotency.claiming import alias
 from django_idempotency.core.states import Status
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.reconciliation import reconcile_one
 from django_idempotency.resolution import Reference, find_record
 from django_idempotency.sending import pick_up_seconds, send_on_commit
 from django_idempotency.settling import Outcome
-from django_idempotency.store import duties, events, rows
+from django_idempotency.store import duties, events, records
+from django_idempotency.store.database import alias
 
 
 def ask(reference: Reference, *, by: str, reason: str, using: str | None = None) -> Outcome:
@@ -40,7 +40,7 @@ def enqueue(reference: Reference, *, by: str, reason: str, using: str | None = N
     if outcome is not Outcome.OVERTAKEN:
         return outcome
     row = find_record(reference, using)
-    now = rows.find(row.scope, row.id, using) if row is not None else None
+    now = records.find(row.scope, row.id, using) if row is not None else None
     waits = now is not None and now.status is Status.PENDING and not now.lease_over
     return Outcome.POSTPONED if waits else Outcome.OVERTAKEN
 

@@ -11,7 +11,7 @@ from django.utils.connection import ConnectionDoesNotExist
 
 from django_idempotency.conf import conf, entries, names, policy
 from django_idempotency.models import IdempotencyKey
-from django_idempotency.reaping import pointers
+from django_idempotency.store.deletion import pointers
 from django_idempotency.store.dialects import DIALECTS
 
 # DB_CASCADE came with Django 6.1.

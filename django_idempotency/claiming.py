@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final, TypeAlias
 from uuid import UUID, uuid4
 
-from django.db import router, transaction
+from django.db import transaction
 
 from django_idempotency import signals
 from django_idempotency.core.decisions import (
@@ -30,20 +30,15 @@ from django_idempotency.core.problems import EXHAUSTED, render
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.finishing import Attempt
-from django_idempotency.models import IdempotencyKey
 from django_idempotency.operations import knows
 from django_idempotency.signals import announce, logger, security
-from django_idempotency.store import claims, duties, events, limits, rows, runs
+from django_idempotency.store import claims, duties, events, limits, records, steps
+from django_idempotency.store.database import alias
 
 ROUNDS: Final = 8  # each round lost is a race that somebody else won
 
 # What to say once it is committed and no deadline runs any more: receivers may be slow.
 News: TypeAlias = list[Callable[[], None]]
-
-
-def alias() -> str:
-    """The database of the records: always the one that is written to."""
-    return router.db_for_write(IdempotencyKey)
 
 
 def begin(call: Call, using: str | None = None) -> Attempt | Answer:
@@ -77,7 +72,7 @@ def peek(call: Call, using: str | None = None) -> Answer | None:
     """What the record says now, without claiming it; None when it would run."""
     using = using or alias()
     with limits.limited(using, call.policy.claim_limit.total_seconds()):
-        record = rows.find(call.scope, call.id, using)
+        record = records.find(call.scope, call.id, using)
     return seen(record, call)
 
 
@@ -103,13 +98,13 @@ def _claim(call: Call, token: UUID, using: str, seconds: float | None, news: New
             return decision
         if move(decision, call, token, using, news):
             return Attempt(call, token, using, repeat=True)
-        record = rows.find(call.scope, call.id, using) or claims.claim(call, token, using, seconds)
+        record = records.find(call.scope, call.id, using) or claims.claim(call, token, using, seconds)
     raise StoreUnavailable("The key changes hands faster than it can be claimed; send the same request again.")
 
 
 def _has_code_for(record: Record, using: str) -> bool:
     """Older code, which meets newer work during a deployment, leaves it to newer code."""
-    work = runs.read(record.scope, record.id, using)
+    work = steps.read(record.scope, record.id, using)
     return work is None or work.name == "" or knows(work.name, work.progress)
 
 

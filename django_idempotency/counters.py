@@ -14,11 +14,11 @@ from typing import Final
 
 from django.db import connections
 
-from django_idempotency.claiming import alias
 from django_idempotency.conf import conf
 from django_idempotency.metrics import PREFIX, subscribe
 from django_idempotency.signals import logger
 from django_idempotency.store import counts
+from django_idempotency.store.database import alias
 from django_idempotency.store.limits import limited
 
 UID: Final = "django_idempotency.counters"

@@ -10,13 +10,13 @@ from threading import Lock
 from time import monotonic
 from typing import Any, Final
 
-from django_idempotency.claiming import alias
 from django_idempotency.conf import conf
 from django_idempotency.core.states import IN_DOUBT, Status
 from django_idempotency.health import duties
 from django_idempotency.recent import Operation, operations
 from django_idempotency.store import counts
-from django_idempotency.store.figures import Row, position, records
+from django_idempotency.store.dashboard import Row, position, records
+from django_idempotency.store.database import alias
 
 SAMPLE: Final = 5_000
 MOST: Final = 5_000  # of each kind of open record

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 from django.db import transaction
 
 from django_idempotency import signals
-from django_idempotency.claiming import ROUNDS, alias
+from django_idempotency.claiming import ROUNDS
 from django_idempotency.conf import conf, policy
 from django_idempotency.core.decisions import Call, Execute, Exhaust, Gone, Mismatch, Record, Replay, Restart, decide
 from django_idempotency.core.fingerprint import RequestParts, seal
@@ -38,7 +38,8 @@ from django_idempotency.resuming import ELSEWHERE_SECONDS, call_of, failed, give
 from django_idempotency.sending import pick_up_seconds, send_on_commit
 from django_idempotency.settling import Outcome
 from django_idempotency.signals import announce, logger
-from django_idempotency.store import attempts, claims, duties, rows, runs, verdicts
+from django_idempotency.store import attempts, claims, duties, records, steps, verdicts
+from django_idempotency.store.database import alias
 
 Write: TypeAlias = Callable[[], Mapping[str, Any] | None]
 
@@ -78,7 +79,7 @@ def enqueue(scope: str, key: str, function: Callable[..., Reply], /, **arguments
     return str(call.id)
 
 
-def _call(scope: str, key: str, work: runs.Run) -> Call:
+def _call(scope: str, key: str, work: steps.Run) -> Call:
     chosen = policy(transaction=Transaction.LATE, on_lost_lease=LostLease.RESUME)
     parts = RequestParts("ENQUEUE", work.name, "", "application/json", work.arguments.encode())
     return Call(
@@ -91,13 +92,13 @@ def _call(scope: str, key: str, work: runs.Run) -> Call:
     )
 
 
-def _queued(call: Call, work: runs.Run, using: str) -> bool:
+def _queued(call: Call, work: steps.Run, using: str) -> bool:
     """Whether there was no such work, or what there was is over; False where it is done, or will be."""
     token, wait = uuid4(), pick_up_seconds()
     for _ in range(ROUNDS):
         if claims.accept(call, token, work, wait, using):
             return True
-        decision = decide(rows.find(call.scope, call.id, using), call)
+        decision = decide(records.find(call.scope, call.id, using), call)
         match decision:
             case Mismatch():
                 raise KeyReused
@@ -121,10 +122,10 @@ def _accepted(attempt: Attempt, record: Record) -> bool:
     return record.deferred
 
 
-def work_of(wanted: Operation, arguments: Mapping[str, Any]) -> runs.Run:
+def work_of(wanted: Operation, arguments: Mapping[str, Any]) -> steps.Run:
     """The work as it stands in the record. Arguments that do not fit are an error here, not in the worker."""
     inspect.signature(wanted.function).bind(None, **arguments)
-    return runs.Run(wanted.name, json.dumps(arguments, allow_nan=False), Progress(wanted.version).dump(), 0)
+    return steps.Run(wanted.name, json.dumps(arguments, allow_nan=False), Progress(wanted.version).dump(), 0)
 
 
 def perform(record: UUID | str, using: str | None = None) -> Outcome:
@@ -169,7 +170,7 @@ def _picked_up(row: IdempotencyKey, using: str) -> Attempt | None:
 
 def _gone_on_with(row: IdempotencyKey, using: str) -> Attempt | None:
     """T7: its worker is gone, or failed."""
-    seen = rows.find(row.scope, row.id, using)
+    seen = records.find(row.scope, row.id, using)
     return None if seen is None else taken_over(seen, row, using, actor="worker")
 
 
@@ -183,7 +184,7 @@ def _left_to_another_worker(row: IdempotencyKey, using: str) -> Outcome:
 
 
 def _given_up(row: IdempotencyKey, using: str) -> Outcome:
-    seen = rows.find(row.scope, row.id, using)
+    seen = records.find(row.scope, row.id, using)
     return Outcome.OVERTAKEN if seen is None or seen.token is None else give_up(seen, seen.token, using)
 
 

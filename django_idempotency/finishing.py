@@ -23,7 +23,7 @@ from django_idempotency.exceptions import (
     StoreUnavailable,
 )
 from django_idempotency.signals import announce, logger
-from django_idempotency.store import attempts, events, limits, rows
+from django_idempotency.store import attempts, events, limits, records
 
 T = TypeVar("T")
 
@@ -176,7 +176,7 @@ class _RefusedInDoubt(Exception):
 
 
 def _still_mine(attempt: Attempt) -> bool:
-    record = rows.find(attempt.call.scope, attempt.call.id, attempt.using)
+    record = records.find(attempt.call.scope, attempt.call.id, attempt.using)
     return record is not None and record.token == attempt.token and record.status in OWNED
 
 
@@ -191,7 +191,7 @@ def read_back(attempt: Attempt, uncertain: Uncertain, stands: Stands = completed
     try:
         limits.drop_broken(using)
         if not _mark_doubt(attempt, "completion_lost"):
-            record = rows.find(call.scope, call.id, using)
+            record = records.find(call.scope, call.id, using)
             if record is not None and stands(attempt, record):
                 return uncertain.result
     except (StoreUnavailable, Error):

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from django_idempotency.atomic import run_atomic
-from django_idempotency.claiming import alias, begin, peek
+from django_idempotency.claiming import begin, peek
 from django_idempotency.core.decisions import Answer, Call
 from django_idempotency.core.policy import Mode, Transaction
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import LostFence, OutcomeUnknown
 from django_idempotency.finishing import Attempt, doubt, fail, finish, release
 from django_idempotency.heartbeat import beating
+from django_idempotency.store.database import alias
 
 __all__ = ["Attempt", "alias", "begin", "doubt", "fail", "finish", "peek", "release", "run", "run_atomic"]
 

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from django.db.models import Max, Min, QuerySet
 
-from django_idempotency.claiming import alias
 from django_idempotency.conf import conf
 from django_idempotency.core.states import Status
+from django_idempotency.fields import StatementNow
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
-from django_idempotency.schema import StatementNow
+from django_idempotency.store.database import alias
 
 LATE_SECONDS: Final = 600  # ten sweeps of the usual schedule
 LONGEST_WAIT: Final = timedelta(days=365)  # what a database can subtract

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 from django_idempotency.core.decisions import derived_key
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.states import IN_DOUBT, TERMINAL, Status
-from django_idempotency.schema import ExactCharField, PresentIndex, StatementNow
+from django_idempotency.fields import ExactCharField, PresentIndex, StatementNow
 
 STATUSES = [(status.value, status.value.replace("_", " ")) for status in Status]
 LOST_LEASE = [(each.value, each.value) for each in LostLease]

@@ -32,7 +32,7 @@ from django_idempotency.exceptions import (
     UnknownOperation,
 )
 from django_idempotency.finishing import Attempt, fence_lost
-from django_idempotency.store import limits, runs
+from django_idempotency.store import limits, steps
 
 F = TypeVar("F", bound=Callable[..., Reply])
 
@@ -177,7 +177,7 @@ class Op:
         """Tell whoever asks how far it is. Inside a phase nobody sees it before the phase ends."""
         self._progress = self._progress.so_far(done, total)
         call, attempt = self._attempt.call, self._attempt
-        if not runs.report(call.scope, call.id, attempt.token, self._steps_done, self._progress.dump(), attempt.using):
+        if not steps.report(call.scope, call.id, attempt.token, self._steps_done, self._progress.dump(), attempt.using):
             fence_lost(attempt)
             raise LostFence
 
@@ -202,7 +202,7 @@ class Op:
         attempt, text, done = self._attempt, progress.dump(), self._steps_done
         then = done + 1 if progress.steps else 0  # with no step left the key may be freed, as before the first one
         place = (text, progress.recovery_point, on_lost_lease)
-        if not runs.mark(attempt.call.scope, attempt.call.id, attempt.token, done, then, *place, attempt.using):
+        if not steps.mark(attempt.call.scope, attempt.call.id, attempt.token, done, then, *place, attempt.using):
             fence_lost(attempt)
             raise LostFence
         self._progress = Progress.load(text)  # the result as a later process would see it
@@ -214,15 +214,15 @@ def run(attempt: Attempt, function: Callable[..., Reply], arguments: dict[str, A
     """Run an operation from where its record stands: the beginning, or the step after the last one that was marked."""
     wanted = operation_of(function)
     call = attempt.call
-    fresh = runs.Run(wanted.name, json.dumps(arguments, allow_nan=False), Progress(wanted.version).dump(), 0)
-    if runs.begin(call.scope, call.id, attempt.token, fresh, attempt.using):
+    fresh = steps.Run(wanted.name, json.dumps(arguments, allow_nan=False), Progress(wanted.version).dump(), 0)
+    if steps.begin(call.scope, call.id, attempt.token, fresh, attempt.using):
         return _call(wanted, Op(attempt, Progress(wanted.version), 0), fresh.arguments)
     return resume(attempt)
 
 
 def resume(attempt: Attempt) -> Reply:
     """Go on with what stands in the record, with the arguments that stand there."""
-    stored = runs.read(attempt.call.scope, attempt.call.id, attempt.using)
+    stored = steps.read(attempt.call.scope, attempt.call.id, attempt.using)
     if stored is None or not stored.name:
         raise LostFence
     wanted = registered(stored.name)

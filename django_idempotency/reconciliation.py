@@ -38,12 +38,12 @@ from django_idempotency.settling import (
 )
 from django_idempotency.signals import announce, logger
 from django_idempotency.steps import DoubtfulStep, doubtful_step
-from django_idempotency.store import events, limits, rows, steps, verdicts
+from django_idempotency.store import events, limits, records, steps, verdicts
 from django_idempotency.store.steps import GoOn
 
 __all__ = ["Inconclusive", "Landed", "NotExecuted", "Outcome", "StepLanded", "Verdict", "reconcile_one", "reconciler"]
 
-F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R", bound=Callable[..., Any])
 
 NOBODY_TO_ASK_SECONDS: Final = 300.0
 LONGEST_WAIT_SECONDS: Final = 365 * 86400.0
@@ -55,14 +55,14 @@ _RECONCILERS: Final[dict[str, Reconciler]] = {}
 _OF_STEPS: Final[dict[tuple[str, str], StepReconciler]] = {}
 
 
-def reconciler(operation: str, *, step: str = "") -> Callable[[F], F]:
+def reconciler(operation: str, *, step: str = "") -> Callable[[R], R]:
     """Register the function that finds out what became of this operation's doubts.
 
     With `step` it is asked about that effect alone, by the name that `@operation` gave, and gets the effect's
     downstream key too. A step without a reconciler of its own is asked about as the whole operation is.
     """
 
-    def register(function: F) -> F:
+    def register(function: R) -> R:
         found = _OF_STEPS.setdefault((operation, step), function) if step else None
         if (found or _RECONCILERS.setdefault(operation, function)) is not function:
             where = f"The step {step!r} of {operation!r}" if step else f"The operation {operation!r}"
@@ -79,7 +79,7 @@ def reconciled_operations() -> list[str]:
 
 def reconcile_one(scope: str, record: UUID, using: str) -> Outcome:
     """Ask about one doubt. The token and the grace are read before the poll: the verdict is about that attempt."""
-    seen = rows.find(scope, record, using)
+    seen = records.find(scope, record, using)
     if seen is None or seen.status is not Status.UNKNOWN or seen.token is None:
         return Outcome.OVERTAKEN
     row = IdempotencyKey.objects.using(using).get(scope=scope, id=record)

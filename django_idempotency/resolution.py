@@ -10,7 +10,6 @@ from uuid import UUID
 from django.db import Error, connections, transaction
 
 from django_idempotency import signals
-from django_idempotency.claiming import alias
 from django_idempotency.core.decisions import Record, record_id
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
@@ -26,7 +25,8 @@ from django_idempotency.settling import (
 )
 from django_idempotency.signals import logger
 from django_idempotency.steps import DoubtfulStep, done_keys, doubtful_step
-from django_idempotency.store import events, rows, steps, verdicts
+from django_idempotency.store import events, records, steps, verdicts
+from django_idempotency.store.database import alias
 from django_idempotency.store.steps import GoOn
 
 OPEN_TO_EVIDENCE: Final = (Status.UNKNOWN, Status.FAILED_RETRYABLE, Status.DEAD_LETTER, Status.PENDING)
@@ -66,7 +66,7 @@ def resolve(
     if operator and not reason:
         raise ValueError("An operator's resolution needs a reason: it is kept in the audit trail.")
     row = find_record(reference, using)
-    seen = rows.find(row.scope, row.id, using) if row is not None else None
+    seen = records.find(row.scope, row.id, using) if row is not None else None
     if row is None or seen is None:
         return Outcome.ABSENT
     if isinstance(verdict, Landed):
@@ -115,7 +115,7 @@ def _evidence(seen: Record, verdict: Landed, by: str, reason: str, using: str) -
         settle_together(seen, verdict, "T13", using, store, actor=by, reason=reason)
     except (Overtaken, Error) as problem:
         # A write that is refused because the same row exists already was overtaken too.
-        now = rows.find(seen.scope, seen.id, using) if not connections[using].needs_rollback else seen
+        now = records.find(seen.scope, seen.id, using) if not connections[using].needs_rollback else seen
         if isinstance(problem, Error) and now is not None and now.status in OPEN_TO_EVIDENCE:
             raise
         return _standing(now.status if now is not None else Status.EXPIRED, seen, by, reason, using)

@@ -20,14 +20,14 @@ from django_idempotency.reconciliation import backoff
 from django_idempotency.sending import pick_up_seconds, send
 from django_idempotency.settling import Outcome
 from django_idempotency.signals import announce, logger
-from django_idempotency.store import claims, events, rows, verdicts
+from django_idempotency.store import claims, events, records, verdicts
 
 ELSEWHERE_SECONDS: Final = 300.0
 
 
 def resume_one(scope: str, record: UUID, using: str) -> Outcome:
     """Go on with one operation, unless another process does, or this one's code cannot."""
-    seen = rows.find(scope, record, using)
+    seen = records.find(scope, record, using)
     if seen is None or seen.status is not Status.UNKNOWN or not seen.resumable or seen.token is None:
         return Outcome.OVERTAKEN
     if seen.deferred:

@@ -3,8 +3,8 @@
 from datetime import timedelta
 from typing import Final
 
+from django_idempotency.fields import StatementNow
 from django_idempotency.models import IdempotencyKey
-from django_idempotency.schema import StatementNow
 
 _JUST_OVER: Final = timedelta(seconds=1)
 

@@ -21,7 +21,7 @@ from django_idempotency.http.calls import scope_of
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.resolution import resolve
 from django_idempotency.settling import Landed, NotExecuted
-from django_idempotency.store import events, runs, verdicts
+from django_idempotency.store import events, steps, verdicts
 
 USING = "default"
 CHARGE = {"id": 4711, "amount": 12500, "currency": "EUR", "customer": "ada", "charge": "ch_9f2c", "settled_at": None}
@@ -112,8 +112,12 @@ def half_a_ride() -> Attempt:
     attempt = claimed("ride-4399-b0c2-6f18d7a4e053", "rides.create", "/rides/")
     call, arguments = attempt.call, {"owner": 7, "origin": "Harbour", "target": "Airport", "amount": 2000}
     first = Progress().done("ride_created", 88).done("audited", None)
-    runs.begin(
-        call.scope, call.id, attempt.token, runs.Run("rides.create", json.dumps(arguments), Progress().dump(), 0), USING
+    steps.begin(
+        call.scope,
+        call.id,
+        attempt.token,
+        steps.Run("rides.create", json.dumps(arguments), Progress().dump(), 0),
+        USING,
     )
     progress = first.started("charge_created").dump()
     record(attempt).update(progress=progress, recovery_point="audited", steps_done=3, on_lost_lease="unknown")

@@ -20,7 +20,7 @@ from django_idempotency.health import health
 from django_idempotency.models import DutyRun, IdempotencyKey
 from django_idempotency.reconciliation import Inconclusive, reconciler
 from django_idempotency.store import attempts, verdicts
-from django_idempotency.store.runs import Run
+from django_idempotency.store.steps import Run
 from tests.flow.flows import nobody_answers
 from tests.http.posting import atomic_requests
 

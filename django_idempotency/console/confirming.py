@@ -19,7 +19,6 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods
 
-from django_idempotency.claiming import alias
 from django_idempotency.conf import conf
 from django_idempotency.console import record
 from django_idempotency.console.actions import BY_NAME, Action
@@ -29,7 +28,8 @@ from django_idempotency.http.transactions import take_over
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.reconciliation import reconciled_operations
 from django_idempotency.settling import Outcome
-from django_idempotency.store import rows
+from django_idempotency.store import records
+from django_idempotency.store.database import alias
 from django_idempotency.words import STATES
 
 SAID: Final[dict[Outcome, str | Promise]] = {
@@ -153,7 +153,7 @@ class _Confirmation:
             self._say(messages.WARNING, row, self._said(row, outcome))
 
     def _said(self, row: IdempotencyKey, outcome: Outcome) -> str:
-        now = rows.find(row.scope, row.pk, self.using) if outcome is Outcome.POSTPONED else None
+        now = records.find(row.scope, row.pk, self.using) if outcome is Outcome.POSTPONED else None
         if now is None:
             return str(SAID[outcome])
         if self.action.polls and not row.run_name and row.operation not in reconciled_operations():
@@ -163,7 +163,7 @@ class _Confirmation:
         return _("Not yet: a message may still be on its way. It stays as it is; it can be done in %s.") % wait
 
     def _overtaken(self, row: IdempotencyKey) -> None:
-        now = rows.find(row.scope, row.pk, self.using)
+        now = records.find(row.scope, row.pk, self.using)
         if now is None:
             self._say(messages.WARNING, row, str(SAID[Outcome.ABSENT]))
             return

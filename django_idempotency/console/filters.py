@@ -13,11 +13,11 @@ from django.utils.translation import gettext_lazy as _
 from django_idempotency.conf import urlconf
 from django_idempotency.console.walking import DOUBTS, EXPIRIES, LEASES, PICKED, Rows, Walk
 from django_idempotency.core.states import Status
+from django_idempotency.fields import StatementNow
 from django_idempotency.health import only_dead_letters
 from django_idempotency.http.setups import operation_names
 from django_idempotency.operations import known_operations
 from django_idempotency.reconciliation import reconciled_operations
-from django_idempotency.schema import StatementNow
 from django_idempotency.words import STATES
 
 Choices = Iterable[tuple[str, Any]]

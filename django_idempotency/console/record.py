@@ -12,7 +12,6 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from django_idempotency.claiming import alias
 from django_idempotency.console import actions
 from django_idempotency.console.columns import is_late, next_event
 from django_idempotency.console.content import of_bytes, of_json, readable
@@ -20,7 +19,8 @@ from django_idempotency.console.timeline import steps, timeline
 from django_idempotency.console.walking import Rows
 from django_idempotency.console.words import MEANINGS, badge, duration, short, size
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
-from django_idempotency.store import rows
+from django_idempotency.store import records
+from django_idempotency.store.database import alias
 
 MAY_SEE_CONTENT: Final = "django_idempotency.view_content"
 EVENTS_SHOWN: Final = 200
@@ -81,7 +81,7 @@ def context(row: Any, user: Any) -> dict[str, Any]:
 
 def _content(row: IdempotencyKey) -> dict[str, Any]:
     """Read by the store, like a replay."""
-    record = rows.find(row.scope, row.pk, alias())
+    record = records.find(row.scope, row.pk, alias())
     reply = record.reply if record is not None else None
     headers = reply.headers if reply is not None else ()
     kind = next((value for name, value in headers if name.lower() == "content-type"), "")

@@ -11,7 +11,6 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from django_idempotency import operations
-from django_idempotency.claiming import alias
 from django_idempotency.core.replies import Reply
 from django_idempotency.deferring import Write, defer
 from django_idempotency.exceptions import Misplaced
@@ -20,6 +19,7 @@ from django_idempotency.held import Held
 from django_idempotency.http.replies import accepted, plain
 from django_idempotency.http.transactions import GivenUp, check_given_up
 from django_idempotency.http.waiting import undisturbed
+from django_idempotency.store.database import alias
 
 R = TypeVar("R", bound=HttpResponseBase)
 _INSIDE: Final = "_idempotency_inside"  # on a request, while its protected view runs

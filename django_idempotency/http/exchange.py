@@ -11,7 +11,7 @@ from django.http import Http404, HttpRequest
 from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
 
-from django_idempotency.claiming import alias, peek
+from django_idempotency.claiming import peek
 from django_idempotency.core import problems
 from django_idempotency.core.decisions import Accepted, Answer, Call, Replay
 from django_idempotency.core.policy import Policy
@@ -22,6 +22,7 @@ from django_idempotency.http.context import NONE, attach
 from django_idempotency.http.replies import Refused, accepted, captured, refusal, refused, replay, unavailable, upgraded
 from django_idempotency.http.transactions import as_django_would, check_given_up
 from django_idempotency.signals import logger
+from django_idempotency.store.database import alias
 
 Handler = Callable[[], Any]
 REFUSALS: Final = (Http404, PermissionDenied, SuspiciousOperation, BadRequest, MultiPartParserError)

@@ -4,10 +4,10 @@ from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from django_idempotency.claiming import alias
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.health import health
 from django_idempotency.http.transactions import take_over
+from django_idempotency.store.database import alias
 from django_idempotency.store.limits import limited
 
 LIMIT_SECONDS = 2.0

@@ -7,7 +7,6 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.views.generic import View
 
-from django_idempotency.claiming import alias
 from django_idempotency.conf import policy
 from django_idempotency.core import problems
 from django_idempotency.core.decisions import Record
@@ -19,7 +18,8 @@ from django_idempotency.exceptions import NoPrincipal, StoreUnavailable
 from django_idempotency.http.calls import ANONYMOUS, principal_of
 from django_idempotency.http.replies import Refused, refusal, replay, unavailable
 from django_idempotency.models import IdempotencyKey
-from django_idempotency.store import rows
+from django_idempotency.store import records
+from django_idempotency.store.database import alias
 from django_idempotency.store.limits import limited
 
 
@@ -52,7 +52,7 @@ def _asking(request: HttpRequest, chosen: Policy) -> str | None:
 
 def _answer(asking: str | None, ref: str, chosen: Policy, using: str) -> HttpResponse:
     row = _row(ref, using)
-    seen = rows.find(row.scope, row.id, using) if row is not None and _owns(asking, row) else None
+    seen = records.find(row.scope, row.id, using) if row is not None and _owns(asking, row) else None
     if row is None or seen is None:
         return refusal(Refused(problems.NOT_FOUND, 404), chosen.profile)
     if seen.reply is not None and not seen.retention_over:
@@ -67,8 +67,8 @@ def _row(ref: str, using: str) -> IdempotencyKey | None:
         wanted = UUID(ref)
     except ValueError:
         return None
-    rows = IdempotencyKey.objects.using(using).defer("response_body")
-    return rows.filter(id=wanted, deferred=True).first()
+    keys = IdempotencyKey.objects.using(using).defer("response_body")
+    return keys.filter(id=wanted, deferred=True).first()
 
 
 def _owns(asking: str | None, row: IdempotencyKey) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.db import connections
 
-from django_idempotency.claiming import alias
+from django_idempotency.store.database import alias
 
 
 def add_database(parser: ArgumentParser) -> None:

@@ -9,10 +9,10 @@ from django.db.models import Max
 from django.utils import timezone
 
 from django_idempotency.conf import conf
+from django_idempotency.fields import StatementNow
 from django_idempotency.health import Health, health
 from django_idempotency.models import DutyRun
 from django_idempotency.recent import operations
-from django_idempotency.schema import StatementNow
 
 DAY: Final = 86_400
 LATE_SECONDS: Final = {"sweep": 600, "reconcile": 600, "resume": 600, "reap": 36_000}  # ten runs of the usual schedule

@@ -2,7 +2,7 @@
 
 from django.db import migrations, models
 
-import django_idempotency.schema
+import django_idempotency.fields
 
 
 class Migration(migrations.Migration):
@@ -34,7 +34,7 @@ class Migration(migrations.Migration):
                 (
                     "at",
                     models.DateTimeField(
-                        db_default=django_idempotency.schema.StatementNow(), db_index=True, verbose_name="at"
+                        db_default=django_idempotency.fields.StatementNow(), db_index=True, verbose_name="at"
                     ),
                 ),
                 ("kind", models.CharField(max_length=32, verbose_name="kind")),
@@ -52,8 +52,8 @@ class Migration(migrations.Migration):
             name="IdempotencyKey",
             fields=[
                 ("id", models.UUIDField(editable=False, primary_key=True, serialize=False)),
-                ("scope", django_idempotency.schema.ExactCharField(max_length=255, verbose_name="scope")),
-                ("key", django_idempotency.schema.ExactCharField(max_length=255, verbose_name="key")),
+                ("scope", django_idempotency.fields.ExactCharField(max_length=255, verbose_name="scope")),
+                ("key", django_idempotency.fields.ExactCharField(max_length=255, verbose_name="key")),
                 (
                     "status",
                     models.CharField(
@@ -132,9 +132,9 @@ class Migration(migrations.Migration):
                 "verbose_name_plural": "idempotency keys",
                 "db_table": "idempotency_key",
                 "indexes": [
-                    django_idempotency.schema.PresentIndex(fields=["locked_until"], name="idempotency_key_overdue"),
-                    django_idempotency.schema.PresentIndex(fields=["reconcile_after"], name="idempotency_key_due"),
-                    django_idempotency.schema.PresentIndex(fields=["expires_at"], name="idempotency_key_expired"),
+                    django_idempotency.fields.PresentIndex(fields=["locked_until"], name="idempotency_key_overdue"),
+                    django_idempotency.fields.PresentIndex(fields=["reconcile_after"], name="idempotency_key_due"),
+                    django_idempotency.fields.PresentIndex(fields=["expires_at"], name="idempotency_key_expired"),
                     models.Index(fields=["created_at"], name="idempotency_key_created"),
                 ],
                 "constraints": [

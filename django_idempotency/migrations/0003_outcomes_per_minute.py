@@ -1,6 +1,6 @@
 from django.db import migrations, models
 
-import django_idempotency.schema
+import django_idempotency.fields
 
 
 class Migration(migrations.Migration):
@@ -11,7 +11,7 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("minute", models.DateTimeField(verbose_name="minute")),
-                ("operation", django_idempotency.schema.ExactCharField(max_length=255, verbose_name="operation")),
+                ("operation", django_idempotency.fields.ExactCharField(max_length=255, verbose_name="operation")),
                 ("outcome", models.CharField(max_length=32, verbose_name="outcome")),
                 ("count", models.PositiveBigIntegerField(verbose_name="count")),
             ],

@@ -5,8 +5,8 @@ from typing import Final
 
 from django.db.models import QuerySet, Value
 
+from django_idempotency.fields import StatementNow
 from django_idempotency.models import IdempotencyCount
-from django_idempotency.schema import StatementNow
 from django_idempotency.store.dialects import Statement
 
 _VALUES: Final = "VALUES ({minute + %(since)s}, %(operation)s, %(outcome)s, %(amount)s)"

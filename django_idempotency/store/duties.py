@@ -10,8 +10,8 @@ from uuid import UUID
 
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
-from django_idempotency.store.answers import ANSWER, reply_values
 from django_idempotency.store.dialects import Statement
+from django_idempotency.store.records import ANSWER, reply_values
 
 _HERE: Final = "scope = %(scope)s AND id = %(id)s"
 

@@ -7,8 +7,8 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef, QuerySet, Value
 
 from django_idempotency.core.states import Status
+from django_idempotency.fields import StatementNow
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
-from django_idempotency.schema import StatementNow
 
 # Whoever has to settle these needs their story, and a dead letter is found through its event.
 UNSETTLED: Final = (Status.PENDING, Status.IN_PROGRESS, Status.UNKNOWN, Status.DEAD_LETTER)

@@ -3,8 +3,8 @@
 from uuid import UUID
 
 from django_idempotency.core.replies import Reply
-from django_idempotency.store.answers import ANSWER, reply_values
 from django_idempotency.store.dialects import Statement
+from django_idempotency.store.records import ANSWER, reply_values
 
 _HERE = "scope = %(scope)s AND id = %(id)s"
 # A doubt that is settled leaves all tries to the next one. What an operation's steps did is never forgotten with them.

@@ -14,11 +14,11 @@ from django.views.decorators.http import require_POST
 from rest_framework import serializers
 from rest_framework.exceptions import PermissionDenied
 
-from django_idempotency.claiming import alias
 from django_idempotency.exceptions import StillRunning
 from django_idempotency.once import Claim, once_per
 from django_idempotency.reconciliation import Outcome
 from django_idempotency.resolution import find_record, resolve
+from django_idempotency.store.database import alias
 from testproject.gateway.charges import Charge
 from testproject.gateway.signatures import HEADER, verify
 from testproject.payments import json_bodies, simulate

@@ -18,7 +18,7 @@ from django_idempotency.core.states import Status
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.reconciliation import _RECONCILERS, Inconclusive, Landed, NotExecuted, reconciler
 from django_idempotency.resolution import try_again
-from django_idempotency.store import rows
+from django_idempotency.store import records
 from tests.console.people import (
     LIST,
     RIGHTS,
@@ -227,7 +227,7 @@ def test_an_action_that_is_none(operator: Client) -> None:
 def test_the_answer_of_a_landed_record_is_the_one_that_was_entered(operator: Client) -> None:
     found = ready("resolve-landed")
     confirm(operator, act("resolve-landed", found), status="201", content_type="application/json", body='{"id": 7}')
-    reply = rows.find("scope", found, "default")
+    reply = records.find("scope", found, "default")
     assert reply is not None
     assert reply.reply is not None
     assert (reply.reply.status, reply.reply.body) == (201, b'{"id": 7}')

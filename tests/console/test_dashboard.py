@@ -24,7 +24,7 @@ from django_idempotency.core.states import Status
 from django_idempotency.dashboard import PERIODS, Figures, ask, figures, forget
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
 from django_idempotency.store import counts
-from django_idempotency.store.figures import position
+from django_idempotency.store.dashboard import position
 from django_idempotency.words import number, span
 from testproject.history import fill
 from tests.maintenance.records import change, claimed, completed, doubtful

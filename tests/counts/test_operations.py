@@ -22,7 +22,7 @@ from django_idempotency import operations
 from django_idempotency.core.progress import Progress
 from django_idempotency.finishing import Attempt
 from django_idempotency.operations import Op
-from django_idempotency.store import runs
+from django_idempotency.store import steps
 from testproject.payments.operations import book_ride, charge_ride, create_ride, queue_receipt, write_event
 from tests.counts.counting import Counts, counted
 from tests.flow.flows import a_call, claimed
@@ -46,8 +46,8 @@ def attempt() -> Attempt:
 
 @pytest.fixture
 def op(attempt: Attempt) -> Op:
-    assert runs.begin(
-        attempt.call.scope, attempt.call.id, attempt.token, runs.Run("rides.create", "{}", "", 0), "default"
+    assert steps.begin(
+        attempt.call.scope, attempt.call.id, attempt.token, steps.Run("rides.create", "{}", "", 0), "default"
     )
     return Op(attempt, Progress(), 0)
 

@@ -21,7 +21,7 @@ from django_idempotency.core.replies import Reply, json_reply
 from django_idempotency.finishing import Attempt, doubt
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.reconciliation import Landed, NotExecuted, Verdict, reconcile_one, reconciler
-from django_idempotency.store import rows, verdicts
+from django_idempotency.store import records, verdicts
 from django_idempotency.store.dialects import Statement
 from testproject.payments.models import LedgerEntry
 
@@ -114,7 +114,7 @@ def two_reconcilers_that_both_found_it_write_once(answering: Answering) -> None:
 
 def without_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     def find(*where: Any) -> Record | None:
-        found = rows.find(*where)
+        found = records.find(*where)
         return found and replace(found, grace_left=None)
 
     monkeypatch.setattr(reconciliation, "rows", SimpleNamespace(find=find))

@@ -16,6 +16,7 @@ from django.db.models import F, Value
 from django.utils import timezone
 
 from django_idempotency import maintenance
+from django_idempotency.fields import StatementNow
 from django_idempotency.finishing import Attempt
 from django_idempotency.management import doctor
 from django_idempotency.management.commands import idempotency_work
@@ -23,9 +24,8 @@ from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
 from django_idempotency.recent import operations
 from django_idempotency.reconciliation import Landed
 from django_idempotency.resolution import resolve
-from django_idempotency.schema import StatementNow
 from django_idempotency.store import attempts
-from django_idempotency.store.runs import Run
+from django_idempotency.store.steps import Run
 from tests.maintenance.records import CREATED, change, claimed, completed, doubtful
 
 pytestmark = pytest.mark.django_db

@@ -21,9 +21,10 @@ from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from pytest_django.plugin import DjangoDbBlocker
 
-from django_idempotency import maintenance, reaping
+from django_idempotency import maintenance
 from django_idempotency.finishing import Attempt, release
 from django_idempotency.models import IdempotencyKey
+from django_idempotency.store import deletion
 from testproject.payments.models import Payment
 from testproject.servers import ROOT
 from tests.counts.counting import counted
@@ -36,9 +37,9 @@ LONG_AGO = F("created_at") - timedelta(days=3650)
 @pytest.fixture(params=["plain batch", "collector"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """As in a project whose rows do not point at records, and as in this one."""
-    assert reaping.pointers()
+    assert deletion.pointers()
     if request.param == "plain batch":
-        monkeypatch.setattr(reaping, "pointers", list)
+        monkeypatch.setattr(deletion, "pointers", list)
     return str(request.param)
 
 
@@ -135,7 +136,7 @@ def test_a_page_is_followed_by_the_next() -> None:
 def test_what_a_row_keeps_from_going_keeps_no_others(
     on_delete: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (relation,) = reaping.pointers()
+    (relation,) = deletion.pointers()
     monkeypatch.setattr(relation, "on_delete", on_delete)
     gone = [past(completed()) for _ in range(7)]
     kept = {paid_by(each).idempotency_key_id for each in (gone[0], gone[4])}
@@ -277,7 +278,7 @@ def test_a_database_that_is_gone_ends_the_run(monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def _no_way_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As with `related_name="+"`."""
-    (relation,) = reaping.pointers()
+    (relation,) = deletion.pointers()
     monkeypatch.setattr(relation, "hidden", True)
     options: Any = IdempotencyKey._meta
     options._expire_cache(forward=False)

@@ -14,9 +14,9 @@ from django.core.management import call_command
 from django.db.models import Value
 
 from django_idempotency import maintenance
+from django_idempotency.fields import StatementNow
 from django_idempotency.maintenance import Bounds
 from django_idempotency.models import IdempotencyCount, IdempotencyEvent
-from django_idempotency.schema import StatementNow
 from tests.maintenance.records import change, claimed, completed, doubtful
 
 pytestmark = pytest.mark.django_db

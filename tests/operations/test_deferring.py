@@ -25,11 +25,11 @@ from django_idempotency.exceptions import (
     LostFence,
     UnknownOperation,
 )
+from django_idempotency.fields import StatementNow
 from django_idempotency.finishing import Attempt
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.operations import Op, operation
 from django_idempotency.resolution import resolve
-from django_idempotency.schema import StatementNow
 from django_idempotency.settling import NotExecuted, StepLanded
 from testproject.payments.models import LedgerEntry
 from tests.flow.flows import elsewhere

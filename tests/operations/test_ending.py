@@ -16,7 +16,7 @@ from django_idempotency.finishing import fail
 from django_idempotency.http.context import NONE, IdempotentRequest
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.operations import Op, operation
-from django_idempotency.store import runs
+from django_idempotency.store import steps
 from testproject.payments.models import LedgerEntry
 from tests.operations.rides import WORLD, Killed, World, book, claimed, lease_over, ride, run
 
@@ -119,8 +119,8 @@ def test_an_operation_that_leaves_a_step_out_was_changed() -> None:
 
     attempt = claimed(str(uuid4()))
     done = Progress().done("booked", "booked").done("of another release", None)
-    begun = runs.Run(name, "{}", done.dump(), 0)
-    assert runs.begin(attempt.call.scope, attempt.call.id, attempt.token, begun, "default")
+    begun = steps.Run(name, "{}", done.dump(), 0)
+    assert steps.begin(attempt.call.scope, attempt.call.id, attempt.token, begun, "default")
 
     with pytest.raises(ChangedDefinition, match="'of another release'"):
         operations.resume(attempt)

@@ -13,7 +13,7 @@ from django_idempotency.health import health
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.resolution import resolve
 from django_idempotency.settling import NotExecuted, Outcome
-from django_idempotency.store import runs
+from django_idempotency.store import steps
 from testproject.payments.models import LedgerEntry
 from tests.operations.rides import POINTS, WORLD, Killed, World, cautious, claimed, lease_over, ride, run
 
@@ -75,8 +75,8 @@ def test_what_an_operator_gave_back_goes_on_with_the_next_request(world: World, 
 @pytest.mark.parametrize(("name", "version"), [("tests.of_another_release", 1), ("tests.ride", 2)])
 def test_what_this_code_does_not_know_waits_for_a_worker_that_does(name: str, version: int) -> None:
     attempt = claimed(str(uuid4()))
-    begun = runs.Run(name, "{}", Progress(version).dump(), 0)
-    assert runs.begin(attempt.call.scope, attempt.call.id, attempt.token, begun, "default")
+    begun = steps.Run(name, "{}", Progress(version).dump(), 0)
+    assert steps.begin(attempt.call.scope, attempt.call.id, attempt.token, begun, "default")
     lease_over()
     maintenance.sweep()
 

@@ -16,7 +16,7 @@ from django_idempotency.core.replies import Reply, json_reply
 from django_idempotency.exceptions import ChangedDefinition, InsideTransaction, LostFence, UnknownOperation
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.operations import Op, operation
-from django_idempotency.store import runs
+from django_idempotency.store import steps
 from testproject.payments.models import LedgerEntry, Receipt
 from tests.flow.flows import heard
 from tests.operations.rides import POINTS, Killed, World, a_call, book, cautious, claimed, lease_over, ride, run
@@ -74,11 +74,11 @@ def test_a_step_costs_at_most_two_statements_of_its_own(world: World) -> None:
 def test_an_attempt_that_was_taken_over_does_nothing_more(world: World) -> None:
     key = str(uuid4())
     slow = claimed(key)
-    runs.begin(
+    steps.begin(
         slow.call.scope,
         slow.call.id,
         slow.token,
-        runs.Run("tests.ride", "{}", Progress().dump(), 0),
+        steps.Run("tests.ride", "{}", Progress().dump(), 0),
         "default",
     )
     op = Op(slow, Progress(), 0)
@@ -121,7 +121,7 @@ def test_older_code_does_not_go_on_with_what_newer_code_began() -> None:
     key = str(uuid4())
     attempt = claimed(key)
     newer = Progress(version=2).dump()
-    runs.begin(attempt.call.scope, attempt.call.id, attempt.token, runs.Run("tests.ride", "{}", newer, 0), "default")
+    steps.begin(attempt.call.scope, attempt.call.id, attempt.token, steps.Run("tests.ride", "{}", newer, 0), "default")
     with pytest.raises(ChangedDefinition, match="version 2"):
         operations.resume(attempt)
 
@@ -164,8 +164,8 @@ def test_a_retry_that_meets_older_code_takes_nothing_over(name: str, version: in
     """Each try would cost the operation one of its attempts, while newer code could end it."""
     key = str(uuid4())
     attempt = claimed(key)
-    newer = runs.Run(name, "{}", Progress(version).dump(), 0)
-    assert runs.begin(attempt.call.scope, attempt.call.id, attempt.token, newer, "default")
+    newer = steps.Run(name, "{}", Progress(version).dump(), 0)
+    assert steps.begin(attempt.call.scope, attempt.call.id, attempt.token, newer, "default")
     lease_over()
     assert isinstance(claiming.begin(a_call(key)), InDoubt)
     assert IdempotencyKey.objects.get().attempts == 1
@@ -178,8 +178,8 @@ def test_what_newer_code_did_a_step_of_is_newer_work(world: World) -> None:
         raise TimeoutError
 
     attempt = claimed(str(uuid4()))
-    begun = runs.Run(operations.operation_of(newer).name, "{}", Progress(1).dump(), 0)
-    assert runs.begin(attempt.call.scope, attempt.call.id, attempt.token, begun, "default")
+    begun = steps.Run(operations.operation_of(newer).name, "{}", Progress(1).dump(), 0)
+    assert steps.begin(attempt.call.scope, attempt.call.id, attempt.token, begun, "default")
     with pytest.raises(TimeoutError):
         operations.resume(attempt)
     assert Progress.load(IdempotencyKey.objects.get().progress).version == 3

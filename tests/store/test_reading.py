@@ -15,7 +15,7 @@ from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
-from django_idempotency.store import attempts, claims, events, rows, runs
+from django_idempotency.store import attempts, claims, events, records, steps
 from tests.store.actors import actors
 from tests.store.rows_in_states import FUTURE, PAST, REPLY, SCOPE, a_call, put
 
@@ -33,7 +33,7 @@ def test_a_record_is_read_with_the_time_it_has_left() -> None:
         tainted=True,
         on_lost_lease="resume",
     )
-    found = rows.find(SCOPE, record, ON)
+    found = records.find(SCOPE, record, ON)
     assert found is not None
     assert found.lease_left == pytest.approx(FUTURE.total_seconds(), abs=30)
     assert found.grace_left == pytest.approx(2 * FUTURE.total_seconds(), abs=30)
@@ -47,7 +47,7 @@ def test_a_record_is_read_with_the_time_it_has_left() -> None:
 @pytest.mark.parametrize(("moved", "over"), [(timedelta(seconds=-1), True), (timedelta(seconds=30), False)])
 def test_times_are_compared_with_the_databases_clock(moved: timedelta, over: bool) -> None:
     record = put(Status.IN_PROGRESS, locked_until=timezone.now() + moved)
-    found = rows.find(SCOPE, record, ON)
+    found = records.find(SCOPE, record, ON)
     assert found is not None
     assert found.lease_over is over
 
@@ -67,7 +67,7 @@ def test_an_answer_comes_back_byte_for_byte(reply: Reply) -> None:
     call, token = a_call(), uuid4()
     claims.claim(call, token, ON)
     assert attempts.complete(SCOPE, call.id, token, reply, True, ON)
-    found = rows.find(SCOPE, call.id, ON)
+    found = records.find(SCOPE, call.id, ON)
     assert found is not None
     assert found.reply == reply
 
@@ -76,7 +76,7 @@ def test_an_answer_comes_back_byte_for_byte(reply: Reply) -> None:
 @pytest.mark.parametrize("headers", ["", "no JSON", '{"a": 1}'])
 def test_an_answer_that_cannot_be_read_is_withheld(headers: str) -> None:
     record = put(Status.COMPLETED, response_headers=headers)
-    found = rows.find(SCOPE, record, ON)
+    found = records.find(SCOPE, record, ON)
     assert found is not None
     assert found.reply == Reply(200, (), None)
 
@@ -84,15 +84,15 @@ def test_an_answer_that_cannot_be_read_is_withheld(headers: str) -> None:
 @pytest.mark.django_db
 def test_what_is_not_there_is_none() -> None:
     call = a_call()
-    assert rows.find(SCOPE, call.id, ON) is None
-    assert rows.find_by_key(SCOPE, "key", ON) is None
-    assert runs.read(SCOPE, call.id, ON) is None
+    assert records.find(SCOPE, call.id, ON) is None
+    assert records.find_by_key(SCOPE, "key", ON) is None
+    assert steps.read(SCOPE, call.id, ON) is None
 
 
 @pytest.mark.django_db
 def test_where_a_run_stands() -> None:
     record = put(Status.IN_PROGRESS, run_name="export", arguments="[1]", progress="[2]", steps_done=3)
-    assert runs.read(SCOPE, record, ON) == runs.Run("export", "[1]", "[2]", 3)
+    assert steps.read(SCOPE, record, ON) == steps.Run("export", "[1]", "[2]", 3)
 
 
 # Atomic mode's look
@@ -105,7 +105,7 @@ def test_a_look_finds_the_record_or_nothing() -> None:
     put(Status.DEAD_LETTER, grace_until=None)
     mine, found = claims.look(call, ON)
     assert mine
-    assert found == rows.find(SCOPE, call.id, ON)
+    assert found == records.find(SCOPE, call.id, ON)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -189,7 +189,7 @@ def test_the_clock_is_in_utc_whatever_the_session_says() -> None:
         zone = {"postgresql": "SET LOCAL TIME ZONE 'Asia/Tokyo'", "mysql": "SET time_zone = '+09:00'"}
         cursor.execute(zone[connection.vendor])
         try:
-            found = rows.find(SCOPE, record, ON)
+            found = records.find(SCOPE, record, ON)
             assert IdempotencyKey.objects.overdue().count() == 1
             assert IdempotencyKey.objects.running().count() == 0
         finally:

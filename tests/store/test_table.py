@@ -17,7 +17,7 @@ from django_idempotency import store
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.states import TRANSITIONS, Edge, Status
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
-from django_idempotency.store import claims, duties, rows
+from django_idempotency.store import claims, duties, records
 from django_idempotency.store.dialects import DIALECTS, Statement, adapted
 from docs.states import ABSENT, BOXES, DELETED, ROUTES
 from tests.store.rows_in_states import FUTURE, PAST, SCOPE, Row, a_call, a_row, put
@@ -175,7 +175,7 @@ def test_text_is_compared_byte_for_byte(side: str) -> None:
     for text in ALIKE:
         call = a_call(**{side: text})
         (row,) = IdempotencyKey.objects.filter(key=call.key, scope=call.scope)
-        by_key = rows.find_by_key(call.scope, call.key, "default")
+        by_key = records.find_by_key(call.scope, call.key, "default")
         assert row.attempt_token == tokens[text]
         assert by_key is not None
         assert by_key.token == tokens[text]
@@ -262,8 +262,8 @@ def test_pages_and_lookups_use_their_index() -> None:
         assert len(page(100, "default")) == 40
     some = IdempotencyKey.objects.first()
     assert some is not None
-    assert "idempotency_key_pkey" in plan(rows.FIND, "text, uuid", scope=SCOPE, id=some.id)
-    assert "idempotency_key_scope_key" in plan(rows.FIND_BY_KEY, "text, text", key=some.key, scope=SCOPE)
+    assert "idempotency_key_pkey" in plan(records.FIND, "text, uuid", scope=SCOPE, id=some.id)
+    assert "idempotency_key_scope_key" in plan(records.FIND_BY_KEY, "text, text", key=some.key, scope=SCOPE)
 
 
 def plan(statement: Statement, types: str, **values: Any) -> str:

@@ -7,7 +7,7 @@ from django_idempotency.core.decisions import Call, Record
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.replies import dump_headers
 from django_idempotency.core.states import Event, Status
-from django_idempotency.store import attempts, claims, duties, runs, steps, verdicts
+from django_idempotency.store import attempts, claims, duties, steps, verdicts
 from tests.store.oracle import Facts, Verb, later
 from tests.store.rows_in_states import GRACE, LEASE, REPLY, SCOPE, Row
 
@@ -138,7 +138,7 @@ def _take_over(record: UUID, facts: Facts) -> bool:
     return claims.take_over(read, facts.new_token, LEASE, GRACE, ON)
 
 
-RUN = runs.Run("export", "[1]", "[]", 0)
+RUN = steps.Run("export", "[1]", "[]", 0)
 
 
 def _go_on(facts: Facts) -> steps.GoOn:
@@ -243,16 +243,16 @@ ALL: Final = (
     ),
     Verb(
         "begin_run",
-        runs.BEGIN,
+        steps.BEGIN,
         Event.BEGIN,
-        lambda record, facts: runs.begin(SCOPE, record, facts.read_token, RUN, ON),
+        lambda record, facts: steps.begin(SCOPE, record, facts.read_token, RUN, ON),
         lambda row, facts: {"run_name": "export", "arguments": "[1]", "progress": "[]", "on_lost_lease": "resume"},
     ),
     Verb(
         "mark",
-        runs.MARK,
+        steps.MARK,
         Event.STEP,
-        lambda record, facts: runs.mark(
+        lambda record, facts: steps.mark(
             SCOPE,
             record,
             facts.read_token,
@@ -272,9 +272,9 @@ ALL: Final = (
     ),
     Verb(
         "report",
-        runs.REPORT,
+        steps.REPORT,
         Event.REPORT,
-        lambda record, facts: runs.report(SCOPE, record, facts.read_token, facts.steps_done, "[8]", ON),
+        lambda record, facts: steps.report(SCOPE, record, facts.read_token, facts.steps_done, "[8]", ON),
         lambda row, facts: {"progress": "[8]"},
     ),
     # Reconcilers, webhooks and operators

@@ -7,8 +7,8 @@ from django.db import transaction
 from django.db.models import Q
 
 from django_idempotency.core.states import Status
+from django_idempotency.fields import StatementNow
 from django_idempotency.models import IdempotencyKey
-from django_idempotency.schema import StatementNow
 from django_idempotency.store import duties
 
 

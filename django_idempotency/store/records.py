@@ -5,7 +5,7 @@ from uuid import UUID
 
 from django_idempotency.core.decisions import Record
 from django_idempotency.core.policy import LostLease
-from django_idempotency.core.replies import Reply, load_headers
+from django_idempotency.core.replies import Reply, dump_headers, load_headers
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import UnreadableReply
 from django_idempotency.store.dialects import Statement
@@ -66,3 +66,21 @@ def _reply(status: int, headers: str, body: bytes | memoryview | None, version: 
     except UnreadableReply:
         pairs, content = (), None
     return Reply(status=status, headers=pairs, body=content, schema_version=version or 1)
+
+
+# Entering a terminal state always starts its retention.
+ANSWER: Final = """
+    response_status = %(response_status)s, response_headers = %(response_headers)s,
+    response_body = %(response_body)s, response_schema_version = %(schema_version)s,
+    completed_at = {now}, expires_at = {now + retention_seconds}, locked_until = NULL, reconcile_after = NULL
+"""
+
+
+def reply_values(reply: Reply) -> dict[str, Any]:
+    """A reply as the statements' parameters."""
+    return {
+        "response_status": reply.status,
+        "response_headers": dump_headers(reply),
+        "response_body": reply.body,
+        "schema_version": reply.schema_version,
+    }
