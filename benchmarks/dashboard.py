@@ -61,7 +61,7 @@ def measured(period: str) -> Iterator[str]:
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 
-    from django_idempotency.dashboard import PERIODS, ask
+    from django_idempotency.console.dashboard.numbers import PERIODS, ask
 
     seconds = []
     for _ in range(5):

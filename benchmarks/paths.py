@@ -18,7 +18,7 @@ from django_idempotency.core.decisions import Call
 from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.replies import Reply
-from django_idempotency.flow import run
+from django_idempotency.flow.run import run
 
 ROUNDS, CALLS = 60, 25
 
@@ -28,7 +28,7 @@ no time limit, no decision, no signal, nothing but these statements with ready-m
   replay   INSERT ... ON CONFLICT DO NOTHING, which loses; SELECT of the stored answer
   leased   INSERT; then BEGIN, UPDATE with the answer, COMMIT
   atomic   BEGIN; SELECT of the advisory lock and the row; INSERT of the finished row; COMMIT
-Ours is flow.run() with a handler that returns its answer at once. How the two connections are set up:
+Ours is running.run() with a handler that returns its answer at once. How the two connections are set up:
   plain      both bind parameters in the client and prepare nothing: what Django does when nothing is configured
   prepared   ours with OPTIONS = {"server_side_binding": True, "prepare_threshold": 1}; the floor prepares as well
   unlike     ours plain, the floor prepared; no target, because most of the difference is the driver's"""

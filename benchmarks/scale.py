@@ -188,11 +188,11 @@ def inserts(seconds: float, threads: int = 2) -> float:
 
     from django.db import connections
 
-    from django_idempotency import flow
     from django_idempotency.core.decisions import Call
     from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
     from django_idempotency.core.policy import Policy
     from django_idempotency.core.replies import json_reply
+    from django_idempotency.flow import run
 
     fingerprint = seal(RequestParts("POST", "/", "", "application/json", b"{}"), FingerprintRule())
     policy, reply = Policy(), json_reply(201, {"id": 1})
@@ -201,7 +201,7 @@ def inserts(seconds: float, threads: int = 2) -> float:
 
     def work(number: int) -> None:
         while time.monotonic() < deadline:
-            flow.run(Call("scale", str(uuid4()), fingerprint, policy), lambda attempt: (None, reply))
+            run.run(Call("scale", str(uuid4()), fingerprint, policy), lambda attempt: (None, reply))
             done[number] += 1
         connections.close_all()
 

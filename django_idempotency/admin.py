@@ -14,12 +14,12 @@ from django.urls import URLPattern, path
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from django_idempotency import pictures
-from django_idempotency.console import actions, columns, confirming, record, searching
+from django_idempotency.console import actions, changelist, columns, confirmation, record
+from django_idempotency.console.changelist import Listing
+from django_idempotency.console.dashboard import page
 from django_idempotency.console.filters import FILTERS
-from django_idempotency.console.listing import Listing
-from django_idempotency.console.walking import Rows
-from django_idempotency.console.words import badge
+from django_idempotency.console.keyset import Rows
+from django_idempotency.console.wording import badge
 from django_idempotency.fields import StatementNow
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.store.database import alias
@@ -61,8 +61,8 @@ class IdempotencyKeyAdmin(_Admin):
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
         if not search_term:
             return queryset, False
-        named = searching.named(queryset, search_term)
-        return (searching.of_principal(queryset, search_term) if named is None else named), False
+        named = changelist.named(queryset, search_term)
+        return (changelist.of_principal(queryset, search_term) if named is None else named), False
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         """Only what the filters ask for; a NUL is refused here because PostgreSQL refuses it later."""
@@ -80,13 +80,13 @@ class IdempotencyKeyAdmin(_Admin):
     def get_actions(self, request: HttpRequest, action_location: Any = None) -> dict[str, Any]:
         """Those of the list; the record's page has buttons of its own. Django 6.1 asks for each place."""
         may = actions.allowed(request.user)
-        return {each.name: (partial(confirming.chosen, each.name), each.name, each.label) for each in may}
+        return {each.name: (partial(confirmation.chosen, each.name), each.name, each.label) for each in may}
 
     def get_urls(self) -> list[URLPattern]:
-        dashboard = self.admin_site.admin_view(partial(pictures.view, self))
+        dashboard = self.admin_site.admin_view(partial(page.view, self))
         return [
             path("dashboard/", dashboard, name="django_idempotency_dashboard"),
-            path("act/<slug:name>/", confirming.as_view(self), name="django_idempotency_act"),
+            path("act/<slug:name>/", confirmation.as_view(self), name="django_idempotency_act"),
             *super().get_urls(),
         ]
 
@@ -95,7 +95,7 @@ class IdempotencyKeyAdmin(_Admin):
     ) -> HttpResponse:
         if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
             raise PermissionDenied
-        found = searching.record_in(unquote(object_id))
+        found = changelist.record_in(unquote(object_id))
         row = record.one(self.get_queryset(request), found) if found else None
         if row is None:
             messages.warning(request, _("There is no such record; an answer past its retention is deleted."))

@@ -12,11 +12,8 @@ class IdempotencyConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from django_idempotency import (
-            checks,  # noqa: F401 - registers the system checks
-            counters,
-        )
-        from django_idempotency.http import deferrals, setups  # noqa: F401 - and those of the views
+        from django_idempotency.checks import deferred, endpoints, project  # noqa: F401 - they register themselves
+        from django_idempotency.monitoring import outcomes
 
-        counters.install()
+        outcomes.install()
         autodiscover_modules("operations", "reconcilers")  # so that a worker that never imports a view knows them

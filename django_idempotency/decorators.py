@@ -23,10 +23,12 @@ from django.http import HttpRequest
 from django_idempotency.conf import Arguments
 from django_idempotency.core.policy import Mode
 from django_idempotency.exceptions import Misplaced
-from django_idempotency.http.context import is_protected
+from django_idempotency.http.atomic_requests import take_over
+from django_idempotency.http.context import IdempotentRequest, is_protected
 from django_idempotency.http.exchange import MARK, Exchange, covers, unprotected
-from django_idempotency.http.running import arun, run
-from django_idempotency.http.transactions import take_over
+from django_idempotency.http.run import arun, run
+
+__all__ = ["IdempotentRequest", "exempt", "idempotent"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -16,22 +16,25 @@ from django.db import InterfaceError, OperationalError
 from django.db.models import QuerySet
 
 from django_idempotency import signals
-from django_idempotency.claiming import lapse
 from django_idempotency.conf import conf
 from django_idempotency.core.policy import IETF
 from django_idempotency.core.problems import ABANDONED, render
 from django_idempotency.core.states import Status
-from django_idempotency.deferring import perform
 from django_idempotency.fields import StatementNow
+from django_idempotency.flow.claim import lapse
+from django_idempotency.flow.messages import pick_up_seconds, send, sender
+from django_idempotency.flow.reconcile import reconcile_one
+from django_idempotency.flow.settle import Outcome
+from django_idempotency.flow.worker import perform, resume_one
 from django_idempotency.models import DutyRun
-from django_idempotency.reconciliation import Outcome, reconcile_one
-from django_idempotency.resuming import resume_one
-from django_idempotency.sending import pick_up_seconds, send, sender
+from django_idempotency.monitoring.health import health
 from django_idempotency.signals import announce, logger
 from django_idempotency.store import counts as outcomes
 from django_idempotency.store import duties, events, limits
 from django_idempotency.store.database import alias
 from django_idempotency.store.deletion import delete
+
+__all__ = ["Bounds", "health", "reap", "reconcile", "resume", "sweep", "work"]
 
 _WAITS: Final = 12  # for a lock, in one page: enough to find the one row of a thousand that somebody holds
 

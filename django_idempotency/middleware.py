@@ -17,8 +17,8 @@ from django.utils.deprecation import MiddlewareMixin
 from django_idempotency.conf import Arguments
 from django_idempotency.decorators import idempotent
 from django_idempotency.http.context import NONE, attach
-from django_idempotency.http.endpoints import Endpoint, layers
 from django_idempotency.http.exchange import MARK, covers
+from django_idempotency.http.urlconf import Endpoint, layers
 
 _FROM_SETTINGS: Final = Arguments({})
 

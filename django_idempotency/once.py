@@ -32,9 +32,9 @@ from django_idempotency.exceptions import (
     StillRunning,
     UnreadableReply,
 )
-from django_idempotency.finishing import Attempt, finish
-from django_idempotency.flow import run as run_flow
-from django_idempotency.held import Held
+from django_idempotency.flow.attempt import Attempt, Held
+from django_idempotency.flow.finish import finish
+from django_idempotency.flow.run import run as run_flow
 
 P = ParamSpec("P")
 

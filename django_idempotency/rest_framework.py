@@ -29,12 +29,12 @@ from django_idempotency.core.decisions import Answer, Call
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import Misplaced
+from django_idempotency.http.atomic_requests import frames, take_over
 from django_idempotency.http.context import NONE, Idempotency, NoIdempotency, is_protected
 from django_idempotency.http.exchange import MARK, Exchange, covers, unprotected
-from django_idempotency.http.operations import operation_status
-from django_idempotency.http.replies import Refused, captured, headers_of, refusal
-from django_idempotency.http.running import run
-from django_idempotency.http.transactions import frames, take_over
+from django_idempotency.http.responses import Refused, captured, headers_of, refusal
+from django_idempotency.http.run import run
+from django_idempotency.http.views import operation_status
 from django_idempotency.signals import logger
 
 if TYPE_CHECKING:

@@ -59,7 +59,7 @@ def reap_expired() -> dict[str, int]:
 
 @shared_task(name="django_idempotency.run_operation", ignore_result=True)
 def run_operation(record: str) -> str:
-    from django_idempotency.deferring import perform
+    from django_idempotency.flow.worker import perform
 
     return perform(record)
 
@@ -77,7 +77,7 @@ def _send(record: str) -> None:
 @worker_process_shutdown.connect
 def write_down_counts(**kwargs: Any) -> None:
     """A process of a pool ends without Python's own last steps."""
-    from django_idempotency.counters import COUNTERS
+    from django_idempotency.monitoring.outcomes import COUNTERS
 
     COUNTERS.flush()
 

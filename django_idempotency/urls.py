@@ -6,9 +6,8 @@ from django.apps import apps
 from django.http.response import HttpResponseBase
 from django.urls import path
 
-from django_idempotency.http.health import health_view
-from django_idempotency.http.operations import OperationView
-from django_idempotency.http.transactions import take_over
+from django_idempotency.http.atomic_requests import take_over
+from django_idempotency.http.views import OperationView, health_view
 
 if apps.is_installed("rest_framework"):
     from django_idempotency import rest_framework

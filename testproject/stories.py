@@ -10,18 +10,19 @@ from uuid import UUID
 from django.db.models import F
 from django.utils import timezone
 
-from django_idempotency import by_hand, claiming
 from django_idempotency.core.decisions import Call
 from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
 from django_idempotency.core.policy import Expiry, Policy
 from django_idempotency.core.progress import Progress
 from django_idempotency.core.replies import json_reply
-from django_idempotency.finishing import Attempt, doubt, finish, release
-from django_idempotency.http.calls import scope_of
+from django_idempotency.flow import claim
+from django_idempotency.flow.attempt import Attempt
+from django_idempotency.flow.finish import doubt, finish, release
+from django_idempotency.flow.resolve import expire
+from django_idempotency.http.requests import scope_of
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
-from django_idempotency.resolution import resolve
-from django_idempotency.settling import Landed, NotExecuted
-from django_idempotency.store import events, steps, verdicts
+from django_idempotency.reconciliation import Landed, NotExecuted, resolve
+from django_idempotency.store import events, operations, verdicts
 
 USING = "default"
 CHARGE = {"id": 4711, "amount": 12500, "currency": "EUR", "customer": "ada", "charge": "ch_9f2c", "settled_at": None}
@@ -52,7 +53,7 @@ def claimed(key: str, operation: str = "payments.create", path: str = "/payments
     fingerprint = seal(RequestParts("POST", path, "", "application/json", ORDER), FingerprintRule())
     scope, chosen = scope_of("user:7", operation), Policy(**policy)
     call = Call(scope, f"story-{key}", fingerprint, chosen, "user:7", operation, "POST", path)
-    attempt = claiming.begin(call)
+    attempt = claim.begin(call)
     if not isinstance(attempt, Attempt):
         raise TypeError(f"The story {key!r} has begun already.")
     return attempt
@@ -104,7 +105,7 @@ def settled_by_hand() -> Attempt:
 def withdrawn() -> Attempt:
     attempt = claimed("withdrawn-4b88-8d06-3ea7f5c1b920", expiry=Expiry.SOFT)
     finish(attempt, lambda: (None, json_reply(201, CHARGE)))
-    by_hand.expire(attempt.call.id, by="admin", reason="The stored answer named the wrong customer.")
+    expire(attempt.call.id, by="admin", reason="The stored answer named the wrong customer.")
     return attempt
 
 
@@ -112,11 +113,11 @@ def half_a_ride() -> Attempt:
     attempt = claimed("ride-4399-b0c2-6f18d7a4e053", "rides.create", "/rides/")
     call, arguments = attempt.call, {"owner": 7, "origin": "Harbour", "target": "Airport", "amount": 2000}
     first = Progress().done("ride_created", 88).done("audited", None)
-    steps.begin(
+    operations.begin(
         call.scope,
         call.id,
         attempt.token,
-        steps.Run("rides.create", json.dumps(arguments), Progress().dump(), 0),
+        operations.Run("rides.create", json.dumps(arguments), Progress().dump(), 0),
         USING,
     )
     progress = first.started("charge_created").dump()

@@ -13,7 +13,7 @@ from django.db import connection
 from django.db.models.signals import post_migrate
 from pytest_django.plugin import DjangoDbBlocker
 
-from django_idempotency.counters import COUNTERS
+from django_idempotency.monitoring.outcomes import COUNTERS
 from tests.processes import Site, database_beside, running_site
 
 KEPT = {"django_content_type", "auth_permission"}  # what migrating puts there

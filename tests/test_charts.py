@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element, fromstring
 import pytest
 
 import django_idempotency
-from django_idempotency.charts import Bar, Panel, Range, Tick, bars, panels, ranges
+from django_idempotency.console.dashboard.charts import Bar, Panel, Range, Tick, bars, panels, ranges
 
 EVIL = '"><script>alert(1)</script>&'
 LEGEND = ("half", "slow", "lease")

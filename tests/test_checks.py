@@ -11,7 +11,7 @@ from django.core.management.base import SystemCheckError
 from django.db import connection, connections, models
 from pytest_django import Settings
 
-from django_idempotency.checks import check_database, check_pointers, check_settings
+from django_idempotency.checks.project import check_database, check_pointers, check_settings
 from django_idempotency.store.deletion import pointers
 from testproject.payments.models import Payment
 from tests.flow.flows import another_alias

@@ -17,10 +17,12 @@ from django.db import connection
 from django.test import Client as Browser
 from django.test.utils import CaptureQueriesContext
 
-from django_idempotency import counters, flow, signals
+from django_idempotency import signals
 from django_idempotency.core.replies import json_reply
-from django_idempotency.counters import COUNTERS, MOST_BUCKETS
+from django_idempotency.flow import run
 from django_idempotency.models import IdempotencyCount
+from django_idempotency.monitoring import outcomes
+from django_idempotency.monitoring.outcomes import COUNTERS, MOST_BUCKETS
 from django_idempotency.store import counts
 from testproject.servers import ROOT, prepare_database
 from tests.lifecycle.celery_processes import broker, worker
@@ -43,7 +45,7 @@ def test_real_calls_are_counted_by_operation_and_outcome(settings: Any) -> None:
     settings.IDEMPOTENCY = ON
     reply = json_reply(201, {})
     for body in (b"{}", b"{}", b"{}", b"[]"):
-        flow.run(a_call(body), lambda attempt: (None, reply))
+        run.run(a_call(body), lambda attempt: (None, reply))
     COUNTERS.flush()
     counted = {outcome: count for (operation, outcome), count in written().items() if operation == "tests.metrics"}
     assert counted == {"reserve.created": 1, "completed": 1, "reserve.replay": 2, "reserve.key_misuse": 1}
@@ -169,7 +171,7 @@ def test_writers_at_once_add_up() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_the_thread_writes_by_itself(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.IDEMPOTENCY = ON
-    monkeypatch.setattr(counters, "FLUSH_SECONDS", 0.01)
+    monkeypatch.setattr(outcomes, "FLUSH_SECONDS", 0.01)
     COUNTERS.add("x", "op", 1)
     wait_until(lambda: written() == {("op", "x"): 1})
     wait_until(lambda: COUNTERS._timer is None)
@@ -197,7 +199,7 @@ def environment(database: str) -> dict[str, str]:
 
 FORKING = """
 import os, django; django.setup()
-from django_idempotency.counters import COUNTERS
+from django_idempotency.monitoring.outcomes import COUNTERS
 COUNTERS.add("parent", "op", 1)
 children = []
 for _ in range(3):
@@ -220,7 +222,7 @@ def test_a_forked_process_counts_its_own_and_writes_it_when_it_ends(database: st
     assert dict(query(database, SHARED)) == {"parent": 2, "child": 3}
 
 
-def outcomes(database: str) -> Mapping[str, int]:
+def counted(database: str) -> Mapping[str, int]:
     return dict(query(database, SHARED))
 
 
@@ -234,7 +236,7 @@ def test_the_workers_of_a_server_add_up(tmp_path: Path, database: str) -> None:
         assert made == [201] * 6
         site.service.process.send_signal(signal.SIGTERM)
         site.service.process.wait(60)
-    found = outcomes(database)
+    found = counted(database)
     assert (found["reserve.created"], found["completed"], found["reserve.replay"]) == (1, 1, 5)
 
 
@@ -244,7 +246,7 @@ from uuid import uuid4
 from django_idempotency.core.decisions import Call
 from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
 from django_idempotency.core.policy import Policy
-from django_idempotency.claiming import begin
+from django_idempotency.flow.claim import begin
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.tasks import sweep_zombies
 import testproject
@@ -263,4 +265,4 @@ def test_a_celery_process_writes_its_counts_when_it_ends(tmp_path: Path, databas
         with worker(used, given) as started:
             wait_until(lambda: started.said(r"sweep_zombies\[\S+\] succeeded"))
             started.stop(within=60)
-    assert outcomes(database) == {"reserve.created": 1, "zombie_key": 1, "reconcile.scheduled": 1}
+    assert counted(database) == {"reserve.created": 1, "zombie_key": 1, "reconcile.scheduled": 1}

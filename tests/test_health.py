@@ -11,16 +11,18 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import include, path
 
-from django_idempotency import claiming, maintenance
+from django_idempotency import maintenance
 from django_idempotency.core.decisions import Call
 from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
 from django_idempotency.core.policy import Policy
-from django_idempotency.finishing import Attempt, doubt
-from django_idempotency.health import health
+from django_idempotency.flow import claim
+from django_idempotency.flow.attempt import Attempt
+from django_idempotency.flow.finish import doubt
+from django_idempotency.maintenance import health
 from django_idempotency.models import DutyRun, IdempotencyKey
 from django_idempotency.reconciliation import Inconclusive, reconciler
 from django_idempotency.store import attempts, verdicts
-from django_idempotency.store.steps import Run
+from django_idempotency.store.operations import Run
 from tests.flow.flows import nobody_answers
 from tests.http.posting import atomic_requests
 
@@ -30,7 +32,7 @@ urlpatterns = [path("idempotency/", include("django_idempotency.urls"))]
 
 def claimed() -> Attempt:
     fingerprint = seal(RequestParts("POST", "/", "", "", b""), FingerprintRule())
-    attempt = claiming.begin(Call("scope", str(uuid4()), fingerprint, Policy(), operation="tests.health"))
+    attempt = claim.begin(Call("scope", str(uuid4()), fingerprint, Policy(), operation="tests.health"))
     assert isinstance(attempt, Attempt)
     return attempt
 

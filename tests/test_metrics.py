@@ -15,14 +15,16 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry
 
-from django_idempotency import claiming, flow, signals
+from django_idempotency import signals
 from django_idempotency.contrib import opentelemetry, prometheus
 from django_idempotency.core.decisions import Call
 from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.replies import json_reply
-from django_idempotency.metrics import METRICS, PREFIX, Metric, unsubscribe
+from django_idempotency.flow import claim, finish, run
+from django_idempotency.flow.attempt import Attempt
 from django_idempotency.models import IdempotencyKey
+from django_idempotency.monitoring.metrics import METRICS, PREFIX, Metric, unsubscribe
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "signals.md"
 PAYLOADS = {
@@ -80,9 +82,9 @@ def test_no_metric_is_fed_by_what_is_not_a_signal_of_ours() -> None:
 @pytest.mark.parametrize("mode", ["leased", "atomic"])
 def test_real_calls_move_them(registry: CollectorRegistry, mode: str) -> None:
     reply = json_reply(201, {})
-    flow.run(a_call(mode=mode), lambda attempt: (None, reply))
-    flow.run(a_call(mode=mode), lambda attempt: (None, reply))
-    flow.run(a_call(b"[]", mode=mode), lambda attempt: (None, reply))
+    run.run(a_call(mode=mode), lambda attempt: (None, reply))
+    run.run(a_call(mode=mode), lambda attempt: (None, reply))
+    run.run(a_call(b"[]", mode=mode), lambda attempt: (None, reply))
     moved = {each.name: counted(registry, each.name) for each in METRICS}
     assert {name: value for name, value in moved.items() if value} == {
         "reserve.created": 1,
@@ -95,14 +97,14 @@ def test_real_calls_move_them(registry: CollectorRegistry, mode: str) -> None:
 
 @pytest.mark.django_db
 def test_a_doubt_and_a_lapse_move_theirs(registry: CollectorRegistry) -> None:
-    attempt = claiming.begin(a_call())
-    assert isinstance(attempt, flow.Attempt)
-    flow.doubt(attempt, "test")
-    claiming.begin(a_call())
-    lost = claiming.begin(a_call(key="other"))
-    assert isinstance(lost, flow.Attempt)
+    attempt = claim.begin(a_call())
+    assert isinstance(attempt, Attempt)
+    finish.doubt(attempt, "test")
+    claim.begin(a_call())
+    lost = claim.begin(a_call(key="other"))
+    assert isinstance(lost, Attempt)
     IdempotencyKey.objects.filter(id=lost.call.id).update(locked_until="2000-01-01T00:00Z")
-    claiming.begin(a_call(key="other"))
+    claim.begin(a_call(key="other"))
     assert counted(registry, "reserve.unknown") == 2
     assert counted(registry, "reconcile.scheduled") == counted(registry, "reconcile.scheduled", "") == 1
     assert counted(registry, "zombie_key", "") == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from django_idempotency.contrib import prometheus
-from django_idempotency.metrics import METRICS, unsubscribe
+from django_idempotency.monitoring.metrics import METRICS, unsubscribe
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "monitoring"
 NAME = re.compile(r"api_idempotency_\w+")

@@ -12,10 +12,10 @@ from django.db import OperationalError, connection
 from django.dispatch import Signal
 
 from django_idempotency import signals
-from django_idempotency.claiming import lapse
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import LostFence, NotExecuted, StoreUnavailable
-from django_idempotency.flow import begin, fail, finish, release
+from django_idempotency.flow.claim import begin, lapse
+from django_idempotency.flow.finish import fail, finish, release
 from django_idempotency.store.watchdog import WATCHDOG
 from tests.flow.flows import Booking, a_call, age, claimed, heard, in_transaction, refused, status
 

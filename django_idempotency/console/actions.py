@@ -8,12 +8,11 @@ from uuid import UUID
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from django_idempotency import by_hand
 from django_idempotency.console.forms import LandedForm, ReasonForm
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import TRANSITIONS, Edge, Event, Status
-from django_idempotency.resolution import resolve, try_again
-from django_idempotency.settling import Landed, NotExecuted, Outcome
+from django_idempotency.flow.resolve import ask, enqueue, expire, resolve, try_again
+from django_idempotency.flow.settle import Landed, NotExecuted, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ ACTIONS: Final = (
         Event.INCONCLUSIVE,
         _("The operation's reconciler asks the other side at once; its verdict is carried out under its own rules."),
         _("An inconclusive answer counts as one of its tries, and the last one makes the record a dead letter."),
-        by_hand.ask,
+        ask,
         (
             Outcome.LANDED,
             Outcome.NOT_EXECUTED,
@@ -114,7 +113,7 @@ ACTIONS: Final = (
         Event.ENQUEUE,
         _("A worker is asked once more to take up the work that nobody has picked up."),
         _("Only one worker can win the record, so a second message does no harm; refused while one may be on its way."),
-        by_hand.enqueue,
+        enqueue,
         (Outcome.SENT,),
     ),
     Action(
@@ -123,7 +122,7 @@ ACTIONS: Final = (
         Event.EXPIRE_NOW,
         _("The stored answer is given to nobody any more, and the next request with this key runs as new."),
         _("A client that retries makes the effect happen a second time."),
-        by_hand.expire,
+        expire,
         (Outcome.EXPIRED,),
         dangerous=True,
     ),

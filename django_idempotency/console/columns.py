@@ -9,7 +9,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from django_idempotency.console.words import ago, duration, short
+from django_idempotency.console.wording import ago, duration, short
 from django_idempotency.core.states import Status
 
 

@@ -13,11 +13,11 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from django_idempotency.console import actions
+from django_idempotency.console.bodies import of_bytes, of_json, readable
 from django_idempotency.console.columns import is_late, next_event
-from django_idempotency.console.content import of_bytes, of_json, readable
+from django_idempotency.console.keyset import Rows
 from django_idempotency.console.timeline import steps, timeline
-from django_idempotency.console.walking import Rows
-from django_idempotency.console.words import MEANINGS, badge, duration, short, size
+from django_idempotency.console.wording import MEANINGS, badge, duration, short, size
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.store import records
 from django_idempotency.store.database import alias

@@ -9,7 +9,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_idempotency.console.content import readable
+from django_idempotency.console.bodies import readable
 from django_idempotency.core.progress import Progress, StepState
 from django_idempotency.core.states import Status
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey

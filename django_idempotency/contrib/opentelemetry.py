@@ -8,7 +8,7 @@ from typing import Final
 from django.apps import AppConfig
 from opentelemetry.metrics import MeterProvider, get_meter
 
-from django_idempotency.metrics import DURATION, DURATION_MEANING, METRICS, PREFIX, subscribe
+from django_idempotency.monitoring.metrics import DURATION, DURATION_MEANING, METRICS, PREFIX, subscribe
 
 UID: Final = "django_idempotency.contrib.opentelemetry"
 

@@ -11,7 +11,7 @@ from django.apps import AppConfig
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
 
 from django_idempotency import signals
-from django_idempotency.metrics import DURATION, DURATION_MEANING, METRICS, PREFIX, subscribe
+from django_idempotency.monitoring.metrics import DURATION, DURATION_MEANING, METRICS, PREFIX, subscribe
 
 UID: Final = "django_idempotency.contrib.prometheus"
 # Where what counts nothing leaves no file behind. The library knows both spellings.

@@ -1,6 +1,7 @@
 """What a view finds at `request.idempotency`."""
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Final, TypeAlias, TypeVar
@@ -10,16 +11,36 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
-from django_idempotency import operations
 from django_idempotency.core.replies import Reply
-from django_idempotency.deferring import Write, defer
 from django_idempotency.exceptions import Misplaced
-from django_idempotency.finishing import Attempt, finish
-from django_idempotency.held import Held
-from django_idempotency.http.replies import accepted, plain
-from django_idempotency.http.transactions import GivenUp, check_given_up
-from django_idempotency.http.waiting import undisturbed
+from django_idempotency.flow import steps
+from django_idempotency.flow.attempt import Attempt, Held
+from django_idempotency.flow.deferred import Write, defer
+from django_idempotency.flow.finish import finish
+from django_idempotency.http.atomic_requests import GivenUp, check_given_up
+from django_idempotency.http.responses import accepted, plain
 from django_idempotency.store.database import alias
+
+T = TypeVar("T")
+
+
+async def undisturbed(work: Awaitable[T]) -> T:
+    """Wait until `work` has ended, whatever happens to the request, and only then pass a cancellation on."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            if task.cancelled():
+                raise
+            cancelled = error
+        except BaseException:  # noqa: BLE001 - taken out of the task below
+            break
+    if cancelled is not None and task.exception() is None:
+        raise cancelled  # never a subclass: Python 3.12's task groups, and so Django 6.1, take one for an error
+    return task.result()
+
 
 R = TypeVar("R", bound=HttpResponseBase)
 _INSIDE: Final = "_idempotency_inside"  # on a request, while its protected view runs
@@ -62,7 +83,7 @@ class Idempotency(Held):
     def run(self, function: Callable[..., Reply], /, **arguments: Any) -> HttpResponse:
         """Run an operation from where this key's record stands; its reply is the answer."""
         self._require_late("run")
-        reply = operations.run(self._attempt, function, arguments)
+        reply = steps.run(self._attempt, function, arguments)
         response = plain(reply)
         self.response = finish(self._attempt, lambda: (response, reply))
         return response

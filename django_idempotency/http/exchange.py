@@ -11,16 +11,25 @@ from django.http import Http404, HttpRequest
 from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
 
-from django_idempotency.claiming import peek
 from django_idempotency.core import problems
 from django_idempotency.core.decisions import Accepted, Answer, Call, Replay
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import InvalidKey, NoPrincipal, NotExecuted, StoreUnavailable
-from django_idempotency.http.calls import call_from, key_lines, principal_of, rewind
+from django_idempotency.flow.claim import peek
+from django_idempotency.http.atomic_requests import as_django_would, check_given_up
 from django_idempotency.http.context import NONE, attach
-from django_idempotency.http.replies import Refused, accepted, captured, refusal, refused, replay, unavailable, upgraded
-from django_idempotency.http.transactions import as_django_would, check_given_up
+from django_idempotency.http.requests import call_from, key_lines, principal_of, rewind
+from django_idempotency.http.responses import (
+    Refused,
+    accepted,
+    captured,
+    refusal,
+    refused,
+    replay,
+    unavailable,
+    upgraded,
+)
 from django_idempotency.signals import logger
 from django_idempotency.store.database import alias
 

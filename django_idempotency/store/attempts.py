@@ -5,8 +5,8 @@ from uuid import UUID
 
 from django_idempotency.core.replies import Reply
 from django_idempotency.store.dialects import Statement
+from django_idempotency.store.operations import Run
 from django_idempotency.store.records import ANSWER, reply_values
-from django_idempotency.store.steps import Run
 
 _MINE: Final = "scope = %(scope)s AND id = %(id)s AND attempt_token = %(token)s"
 

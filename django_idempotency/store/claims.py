@@ -10,8 +10,8 @@ from django_idempotency.core.policy import Expiry
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.store.dialects import Statement, adapted
+from django_idempotency.store.operations import Run
 from django_idempotency.store.records import COLUMNS, find, find_by_key, read, reply_values
-from django_idempotency.store.steps import Run
 
 _DUPLICATE_ENTRY: Final = 1062
 

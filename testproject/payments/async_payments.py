@@ -9,8 +9,7 @@ from django.urls import reverse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
-from django_idempotency.decorators import idempotent
-from django_idempotency.http.context import IdempotentRequest
+from django_idempotency.decorators import IdempotentRequest, idempotent
 from testproject.gateway.charges import Order
 from testproject.payments import json_bodies, simulate
 from testproject.payments.authentication import authenticated, by_token

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from django_idempotency.operations import InDoubt, Op
+from django_idempotency.operations import Op
+
+from django_idempotency.flow.steps import InDoubt
 from testproject.payments.simulate import Simulation
 
 # Not among the operation's arguments: whoever goes on with it is not to die of them too.

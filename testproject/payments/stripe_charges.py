@@ -13,8 +13,7 @@ from django.views.decorators.http import require_GET, require_POST
 from rest_framework.exceptions import APIException, ValidationError
 
 from django_idempotency.core.policy import STRIPE
-from django_idempotency.decorators import idempotent
-from django_idempotency.http.context import IdempotentRequest
+from django_idempotency.decorators import IdempotentRequest, idempotent
 from testproject.gateway.charges import Order
 from testproject.payments import json_bodies, simulate
 from testproject.payments.authentication import authenticated, by_stripe_key

@@ -11,13 +11,12 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
+from django_idempotency.reconciliation import Outcome, find_record, resolve
 from rest_framework import serializers
 from rest_framework.exceptions import PermissionDenied
 
 from django_idempotency.exceptions import StillRunning
 from django_idempotency.once import Claim, once_per
-from django_idempotency.reconciliation import Outcome
-from django_idempotency.resolution import find_record, resolve
 from django_idempotency.store.database import alias
 from testproject.gateway.charges import Charge
 from testproject.gateway.signatures import HEADER, verify

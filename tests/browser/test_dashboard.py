@@ -13,8 +13,8 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django.live_server_helper import LiveServer
 
-from django_idempotency.dashboard import forget
-from django_idempotency.pictures import KINDS
+from django_idempotency.console.dashboard.numbers import forget
+from django_idempotency.console.dashboard.page import KINDS
 from testproject.history import fill
 from tests.browser.browsing import axe, launched, opened
 from tests.maintenance.records import completed

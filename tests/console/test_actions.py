@@ -12,12 +12,12 @@ from django.contrib.admin.models import LogEntry
 from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
+from django_idempotency.reconciliation import Inconclusive, Landed, NotExecuted, reconciler, try_again
 
 from django_idempotency.console.actions import ACTIONS, BY_NAME
 from django_idempotency.core.states import Status
+from django_idempotency.flow.registry import _RECONCILERS
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
-from django_idempotency.reconciliation import _RECONCILERS, Inconclusive, Landed, NotExecuted, reconciler
-from django_idempotency.resolution import try_again
 from django_idempotency.store import records
 from tests.console.people import (
     LIST,

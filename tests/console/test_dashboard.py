@@ -18,14 +18,15 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from django_idempotency import dashboard, maintenance
+from django_idempotency import maintenance
+from django_idempotency.console.dashboard import numbers
+from django_idempotency.console.dashboard.numbers import PERIODS, Figures, ask, figures, forget
+from django_idempotency.console.wording import number, span
 from django_idempotency.core.decisions import record_id
 from django_idempotency.core.states import Status
-from django_idempotency.dashboard import PERIODS, Figures, ask, figures, forget
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
 from django_idempotency.store import counts
 from django_idempotency.store.dashboard import position
-from django_idempotency.words import number, span
 from testproject.history import fill
 from tests.maintenance.records import change, claimed, completed, doubtful
 from tests.store.rows_in_states import SCOPE, Row, a_row, put
@@ -82,7 +83,7 @@ def many(count: int, status: Status, **columns: Any) -> list[IdempotencyKey]:
 
 
 def test_a_large_table_is_estimated_and_its_open_records_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dashboard, "SAMPLE", 800)
+    monkeypatch.setattr(numbers, "SAMPLE", 800)
     now = timezone.now()
     IdempotencyKey.objects.bulk_create(
         [
@@ -103,8 +104,8 @@ def test_a_large_table_is_estimated_and_its_open_records_are_counted(monkeypatch
 
 @pytest.mark.parametrize(("rows", "more"), [(4, False), (5, True)])
 def test_too_many_open_records_are_estimated_too(monkeypatch: pytest.MonkeyPatch, rows: int, more: bool) -> None:
-    monkeypatch.setattr(dashboard, "MOST", 5)
-    monkeypatch.setattr(dashboard, "SAMPLE", 40)
+    monkeypatch.setattr(numbers, "MOST", 5)
+    monkeypatch.setattr(numbers, "SAMPLE", 40)
     IdempotencyKey.objects.bulk_create([*many(60, Status.COMPLETED), *many(rows, Status.UNKNOWN)])
     assert (Status.UNKNOWN in asked().at_least) is more
 
@@ -162,7 +163,7 @@ def test_figures_are_kept_for_some_seconds(monkeypatch: pytest.MonkeyPatch) -> N
     with CaptureQueriesContext(connection) as captured:
         assert figures("day").states[Status.COMPLETED] == 0
     assert len(captured) == 0
-    monkeypatch.setattr(dashboard, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(numbers, "FRESH_SECONDS", 0.0)
     assert figures("day").states[Status.COMPLETED] == 1
 
 
@@ -255,9 +256,7 @@ def test_it_takes_at_most_eight_queries(client: Client, settings: Any, superuser
 
 
 def test_no_query_scans_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        dashboard, "SAMPLE", 100
-    )  # of a sample that is a good part of the table, a scan is the best plan
+    monkeypatch.setattr(numbers, "SAMPLE", 100)  # of a sample that is a good part of the table, a scan is the best plan
     if connection.vendor != "postgresql":
         pytest.skip("the plans are PostgreSQL's")
     now = timezone.now()

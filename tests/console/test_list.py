@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
-from django_idempotency.console import walking
+from django_idempotency.console import keyset
 from django_idempotency.core.states import Status
 from django_idempotency.models import IdempotencyKey
 from tests.console.people import LIST, client_of, many, page_of, record
@@ -51,48 +51,48 @@ def test_each_state_is_a_word(viewer: Client) -> None:
 
 
 def test_the_newest_come_first_and_the_pages_lose_nothing(viewer: Client) -> None:
-    many(walking.PAGE * 2 + 7, Status.COMPLETED)
+    many(keyset.PAGE * 2 + 7, Status.COMPLETED)
     seen, address = [], LIST
-    for size in (walking.PAGE, walking.PAGE, 7):
+    for size in (keyset.PAGE, keyset.PAGE, 7):
         page = viewer.get(address)
         assert len(keys(page)) == size
         seen += keys(page)
-        address = further(page) if size == walking.PAGE else ""
+        address = further(page) if size == keyset.PAGE else ""
     assert page.context["cl"].further_link is None
-    assert seen == [f"completed-{number}" for number in range(walking.PAGE * 2 + 7)]
+    assert seen == [f"completed-{number}" for number in range(keyset.PAGE * 2 + 7)]
 
 
 def test_the_pages_lose_nothing_without_time_zones(viewer: Client, settings: Settings) -> None:
-    many(walking.PAGE + 7, Status.COMPLETED)
+    many(keyset.PAGE + 7, Status.COMPLETED)
     settings.USE_TZ = False
     first = viewer.get(LIST)
     second = viewer.get(further(first))
-    assert keys(first) + keys(second) == [f"completed-{number}" for number in range(walking.PAGE + 7)]
+    assert keys(first) + keys(second) == [f"completed-{number}" for number in range(keyset.PAGE + 7)]
 
 
 def test_rows_of_one_instant_are_shown_once_each(viewer: Client) -> None:
-    many(walking.PAGE + 20, Status.COMPLETED, created_at=timezone.now())
+    many(keyset.PAGE + 20, Status.COMPLETED, created_at=timezone.now())
     first = viewer.get(LIST)
     second = viewer.get(further(first))
-    assert len({*keys(first), *keys(second)}) == walking.PAGE + 20
+    assert len({*keys(first), *keys(second)}) == keyset.PAGE + 20
     assert len(keys(second)) == 20
 
 
 @pytest.mark.parametrize("fraction", ["", ".120", ".120000", ".123456"])
 def test_a_page_goes_on_however_the_time_was_written(viewer: Client, vendor: str, fraction: str) -> None:
     """SQLite keeps a time as the text that a statement wrote."""
-    many(walking.PAGE + 2, Status.COMPLETED)
+    many(keyset.PAGE + 2, Status.COMPLETED)
     if vendor == "sqlite":
         from django.db import connection
 
         with connection.cursor() as cursor:
             cursor.execute("UPDATE idempotency_key SET created_at = SUBSTR(created_at, 1, 19) || %s", [fraction])
     first = viewer.get(LIST)
-    assert len({*keys(first), *keys(viewer.get(further(first)))}) == walking.PAGE + 2
+    assert len({*keys(first), *keys(viewer.get(further(first)))}) == keyset.PAGE + 2
 
 
 def test_a_filter_looks_at_a_bounded_number_of_rows_and_says_so(viewer: Client, monkeypatch: Any) -> None:
-    monkeypatch.setattr(walking.page, "__defaults__", (30,))
+    monkeypatch.setattr(keyset.page, "__defaults__", (30,))
     many(100, Status.COMPLETED)
     IdempotencyKey.objects.filter(key="completed-75").update(operation="rides.create")
     address, looks = LIST + "?operation=rides.create", 0
@@ -141,11 +141,11 @@ def test_what_is_late_says_for_how_long(viewer: Client, status: Status, column: 
 
 
 def test_pages_along_another_index_go_on_as_well(viewer: Client) -> None:
-    for number in range(walking.PAGE + 5):
+    for number in range(keyset.PAGE + 5):
         record(Status.UNKNOWN, key=f"doubt {number}", reconcile_after=timezone.now() - timedelta(minutes=number // 3))
     first = viewer.get(f"{LIST}?status=unknown")
     second = viewer.get(further(first))
-    assert len({*keys(first), *keys(second)}) == walking.PAGE + 5
+    assert len({*keys(first), *keys(second)}) == keyset.PAGE + 5
     assert second.context["cl"].further_link is None
 
 
@@ -220,7 +220,7 @@ def test_a_search_that_finds_nothing(viewer: Client, term: str) -> None:
 
 
 def test_an_old_key_is_found_however_many_came_after_it(viewer: Client, monkeypatch: Any) -> None:
-    monkeypatch.setattr(walking.page, "__defaults__", (3,))
+    monkeypatch.setattr(keyset.page, "__defaults__", (3,))
     many(20, Status.COMPLETED)
     assert keys(viewer.get(LIST, {"q": "completed-19"})) == ["completed-19"]
     assert keys(viewer.get(LIST, {"q": "completed-19", "status": "completed"})) == ["completed-19"]

@@ -12,12 +12,12 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
-from django_idempotency.console import content, record, timeline, words
+from django_idempotency.console import bodies, record, timeline, wording
+from django_idempotency.console.wording import STATES
 from django_idempotency.core.progress import Progress
 from django_idempotency.core.states import Status
 from django_idempotency.models import IdempotencyEvent
 from django_idempotency.store import events
-from django_idempotency.words import STATES
 from tests.console import people
 from tests.console.people import client_of, many, page_of, person
 
@@ -39,7 +39,7 @@ def titles(client: Client, found: UUID) -> list[str]:
 @pytest.mark.parametrize("status", Status)
 def test_every_state_has_a_page_that_explains_it(viewer: Client, status: Status) -> None:
     page = text(viewer, people.record(status))
-    assert str(words.MEANINGS[status]).replace("'", "&#x27;") in page
+    assert str(wording.MEANINGS[status]).replace("'", "&#x27;") in page
     assert str(STATES[status]) in page
 
 
@@ -93,7 +93,7 @@ def test_every_kind_that_the_package_writes_has_its_words() -> None:
 
     import django_idempotency
 
-    sources = [path.read_text() for path in Path(django_idempotency.__file__).parent.glob("*.py")]
+    sources = [path.read_text() for path in Path(django_idempotency.__file__).parent.rglob("*.py")]
     written = {kind for text in sources for kind in re.findall(r'events\.note\(\s*[\w.]+, "([^"]+)"', text)}
     assert {"in doubt", "dead letter", "dismissed"} <= written
     assert written <= set(timeline.KINDS)
@@ -142,13 +142,13 @@ def test_contents_are_not_even_read_for_others(
         (b"\x89PNG\x00", "image/png", "Binary: image/png, 5 bytes", ""),
         (b"a\x00b", "text/plain", "Binary: text/plain, 3 bytes", ""),
         (b"<script>alert(1)</script>", "text/html", "text/html, 25 bytes", "<script>alert(1)</script>"),
-        (b"x" * (content.SHOWN + 1), "text/plain", "the first 64.0 KiB", "x" * content.SHOWN),
-        (b"x" * content.SHOWN, "text/plain", "text/plain, 64.0 KiB", "x" * content.SHOWN),
+        (b"x" * (bodies.SHOWN + 1), "text/plain", "the first 64.0 KiB", "x" * bodies.SHOWN),
+        (b"x" * bodies.SHOWN, "text/plain", "text/plain, 64.0 KiB", "x" * bodies.SHOWN),
     ],
     ids=["omitted", "empty", "json", "text", "binary", "nul", "html", "too long", "just not too long"],
 )
 def test_how_bytes_are_shown(body: bytes | None, kind: str, note: str, shown: str) -> None:
-    seen = content.of_bytes(body, kind)
+    seen = bodies.of_bytes(body, kind)
     assert note in seen.note
     assert seen.text == shown
 
@@ -254,4 +254,4 @@ def test_the_log_of_the_admin_is_there(viewer: Client) -> None:
     [(0.4, "under 1 s"), (59, "59 s"), (60, "1 min"), (3_725, "1 h 2 min"), (90_000, "1 d 1 h"), (86_460, "1 d")],
 )
 def test_durations(seconds: float, said: str) -> None:
-    assert words.duration(timedelta(seconds=seconds)) == said
+    assert wording.duration(timedelta(seconds=seconds)) == said

@@ -19,7 +19,8 @@ from django.db import connection, transaction
 
 from django_idempotency.core.decisions import Call, Gone, InDoubt, InFlight, Mismatch, Replay
 from django_idempotency.core.replies import Reply
-from django_idempotency.flow import fail, finish, run
+from django_idempotency.flow.finish import fail, finish
+from django_idempotency.flow.run import run
 from testproject.payments.models import LedgerEntry
 from tests.counts.counting import Counts, counted
 from tests.flow.flows import BOOKED, a_call, age, another_alias, claimed

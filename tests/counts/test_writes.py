@@ -13,7 +13,7 @@ from django.db import connection, transaction
 
 from django_idempotency.core.decisions import Call
 from django_idempotency.core.replies import Reply
-from django_idempotency.flow import run
+from django_idempotency.flow.run import run
 from testproject.payments.models import LedgerEntry
 from tests.flow.flows import BOOKED, a_call, claimed, elsewhere
 

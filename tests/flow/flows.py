@@ -19,8 +19,8 @@ from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, s
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
-from django_idempotency.finishing import Attempt
-from django_idempotency.flow import begin
+from django_idempotency.flow.attempt import Attempt
+from django_idempotency.flow.claim import begin
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from testproject.payments.models import LedgerEntry
 

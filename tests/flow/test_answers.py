@@ -11,7 +11,9 @@ from django_idempotency import signals
 from django_idempotency.core.decisions import Accepted, Gone, InDoubt, InFlight, Mismatch, Replay
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
-from django_idempotency.flow import fail, finish, peek, run
+from django_idempotency.flow.claim import peek
+from django_idempotency.flow.finish import fail, finish
+from django_idempotency.flow.run import run
 from tests.flow.flows import BOOKED, Booking, a_call, age, bookings, claimed, heard, put, record, refused, status
 
 pytestmark = pytest.mark.django_db(transaction=True)

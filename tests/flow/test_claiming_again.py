@@ -11,7 +11,8 @@ from django_idempotency.core.decisions import Gone, InFlight, Replay
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import LostFence, NotExecuted
-from django_idempotency.flow import fail, finish, run
+from django_idempotency.flow.finish import fail, finish
+from django_idempotency.flow.run import run
 from tests.flow.flows import (
     Booking,
     a_call,

@@ -18,7 +18,8 @@ from django_idempotency.core.decisions import Call
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import NotExecuted
-from django_idempotency.flow import fail, finish, run
+from django_idempotency.flow.finish import fail, finish
+from django_idempotency.flow.run import run
 from django_idempotency.models import IdempotencyKey
 from tests.flow.flows import BOOKED, REFUSED, Booking, a_call, age, bookings, claimed, elsewhere, status
 

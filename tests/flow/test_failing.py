@@ -12,7 +12,8 @@ from django_idempotency.core.decisions import InDoubt, Replay
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import NotExecuted
-from django_idempotency.flow import doubt, fail, finish, release, run
+from django_idempotency.flow.finish import doubt, fail, finish, release
+from django_idempotency.flow.run import run
 from django_idempotency.models import IdempotencyKey
 from tests.flow.flows import (
     Booking,

@@ -20,7 +20,8 @@ from django_idempotency.exceptions import (
     OutcomeUnknown,
     StoreUnavailable,
 )
-from django_idempotency.flow import fail, finish, run
+from django_idempotency.flow.finish import fail, finish
+from django_idempotency.flow.run import run
 from django_idempotency.models import IdempotencyKey
 from testproject.payments.models import LedgerEntry
 from tests.flow.flows import (

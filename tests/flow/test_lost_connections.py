@@ -17,10 +17,12 @@ from django_idempotency import signals
 from django_idempotency.core.decisions import Call, InDoubt, InFlight, Replay
 from django_idempotency.core.states import Status
 from django_idempotency.decorators import idempotent
-from django_idempotency.deferring import defer, perform
 from django_idempotency.exceptions import OutcomeUnknown, StoreUnavailable
-from django_idempotency.flow import finish, run
+from django_idempotency.flow.deferred import defer
+from django_idempotency.flow.finish import finish
+from django_idempotency.flow.run import run
 from django_idempotency.models import IdempotencyKey
+from django_idempotency.operations import perform
 from tests.flow.flows import (
     Booking,
     a_call,

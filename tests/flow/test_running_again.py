@@ -14,7 +14,9 @@ from django.db.models import F
 from django_idempotency.core.decisions import Call
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
-from django_idempotency.flow import finish, run, run_atomic
+from django_idempotency.flow.atomic import run_atomic
+from django_idempotency.flow.finish import finish
+from django_idempotency.flow.run import run
 from django_idempotency.models import IdempotencyKey
 from testproject.payments.models import LedgerEntry
 from tests.flow.flows import (

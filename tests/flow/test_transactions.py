@@ -11,7 +11,10 @@ from django_idempotency.core.decisions import InDoubt, InFlight, Mismatch, Repla
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import InsideTransaction, LostFence, NotExecuted
-from django_idempotency.flow import begin, fail, finish, run, run_atomic
+from django_idempotency.flow.atomic import run_atomic
+from django_idempotency.flow.claim import begin
+from django_idempotency.flow.finish import fail, finish
+from django_idempotency.flow.run import run
 from django_idempotency.models import IdempotencyKey
 from tests.flow.flows import Booking, a_call, age, bookings, claimed, heard, refused, status, without_autocommit
 

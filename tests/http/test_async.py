@@ -19,7 +19,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django_idempotency import signals
 from django_idempotency.decorators import exempt, idempotent
 from django_idempotency.exceptions import Misplaced, NotExecuted
-from django_idempotency.http.waiting import undisturbed
+from django_idempotency.http.context import undisturbed
 from django_idempotency.models import IdempotencyKey
 from tests.http.disconnecting import PATIENCE, Moment, abandoned, posted
 from tests.http.posting import KEY, Person, Ran

@@ -9,8 +9,8 @@ import pytest
 from django.core.checks import run_checks
 from django.views import View
 
-from django_idempotency.http.deferrals import check_deferrals, hands_over
-from django_idempotency.http.endpoints import Endpoint
+from django_idempotency.checks.deferred import check_deferrals, hands_over
+from django_idempotency.http.urlconf import Endpoint
 from testproject.servers import ROOT
 from tests.http.deferring_views import OfClass, OfRest, asynchronous, plain, queries
 from tests.http.test_setups import bare_wrapper
@@ -40,7 +40,7 @@ from django.conf import settings
 apps = ["django.contrib.auth", "django.contrib.contenttypes", "django_idempotency"]
 settings.configure(INSTALLED_APPS=apps, ROOT_URLCONF="tests.http.deferring_views", IDEMPOTENCY=json.loads(sys.argv[1]))
 django.setup()
-from django_idempotency.http.deferrals import check_deferrals
+from django_idempotency.checks.deferred import check_deferrals
 print(*(f"{message.id} {message.msg} {message.hint}" for message in check_deferrals(None)), sep="\\n")
 """
 

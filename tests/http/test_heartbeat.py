@@ -10,12 +10,12 @@ from uuid import uuid4
 import pytest
 from django.db import connection
 
-from django_idempotency import claiming
 from django_idempotency.core.decisions import Call
 from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
 from django_idempotency.core.policy import Policy
-from django_idempotency.finishing import Attempt
-from django_idempotency.heartbeat import beating
+from django_idempotency.flow import claim
+from django_idempotency.flow.attempt import Attempt
+from django_idempotency.flow.heartbeat import beating
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.store import attempts
 from tests.processes import wait_until
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def claimed(**policy: Any) -> Attempt:
     fingerprint = seal(RequestParts("POST", "/", "", "", b""), FingerprintRule())
     arguments: dict[str, Any] = {"lease": timedelta(seconds=1), "transaction": "late", **policy}
-    attempt = claiming.begin(Call("scope", str(uuid4()), fingerprint, Policy(**arguments)))
+    attempt = claim.begin(Call("scope", str(uuid4()), fingerprint, Policy(**arguments)))
     assert isinstance(attempt, Attempt)
     return attempt
 

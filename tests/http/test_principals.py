@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 
 from django_idempotency.core.policy import Policy
 from django_idempotency.exceptions import NoPrincipal
-from django_idempotency.http.calls import principal_of
+from django_idempotency.http.requests import principal_of
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.rest_framework import IdempotentMixin
 from tests.http.posting import Person, Ran

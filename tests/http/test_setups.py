@@ -27,9 +27,9 @@ from rest_framework.routers import SimpleRouter
 from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
-from django_idempotency import reconciliation
 from django_idempotency.decorators import exempt, idempotent
 from django_idempotency.exceptions import Misplaced
+from django_idempotency.flow import registry
 from django_idempotency.reconciliation import NotExecuted, reconciler
 from django_idempotency.rest_framework import IdempotentMixin
 from tests.http.posting import Person, Ran, atomic_requests
@@ -365,7 +365,7 @@ def _told() -> Iterator[None]:
     """Somebody can be asked about the operation "tests.told"."""
     reconciler("tests.told")(lambda record: NotExecuted())
     yield
-    del reconciliation._RECONCILERS["tests.told"]
+    del registry._RECONCILERS["tests.told"]
 
 
 def leased(**policy: Any) -> Any:
@@ -499,7 +499,7 @@ def test_w031_fits_no_view_of_this_project_but_a_fixture(settings: Any) -> None:
 
 def test_without_urls_there_is_nothing_to_check(settings: Any) -> None:
     del settings.ROOT_URLCONF
-    from django_idempotency.http.setups import check_endpoints
+    from django_idempotency.checks.endpoints import check_endpoints
 
     assert check_endpoints(None) == []
 

@@ -11,13 +11,13 @@ from uuid import UUID, uuid4
 
 import pytest
 from django.db import connections
+from django_idempotency.reconciliation import Landed, NotExecuted, Outcome, reconciler, resolve
 
-from django_idempotency import maintenance, reconciliation
+from django_idempotency import maintenance
 from django_idempotency.core.decisions import record_id
 from django_idempotency.core.replies import Reply, json_reply
+from django_idempotency.flow import registry
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
-from django_idempotency.reconciliation import Landed, NotExecuted, Outcome, reconciler
-from django_idempotency.resolution import resolve
 from testproject.payments.models import LedgerEntry
 from tests.processes import at_once
 
@@ -64,7 +64,7 @@ def _asked() -> Iterator[None]:
 
     reconciler(OPERATION)(ask)
     yield
-    del reconciliation._RECONCILERS[OPERATION]
+    del registry._RECONCILERS[OPERATION]
 
 
 def until_nothing_is_left(duty: Settle) -> Counter[str]:

@@ -12,15 +12,18 @@ from uuid import UUID, uuid4
 
 import pytest
 from django.db.models import F
+from django_idempotency.reconciliation import Landed, NotExecuted, Verdict, reconciler
 
-from django_idempotency import claiming, maintenance, reconciliation
+from django_idempotency import maintenance
 from django_idempotency.core.decisions import Call, Record
 from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.replies import Reply, json_reply
-from django_idempotency.finishing import Attempt, doubt
+from django_idempotency.flow import claim, reconcile, registry
+from django_idempotency.flow.attempt import Attempt
+from django_idempotency.flow.finish import doubt
+from django_idempotency.flow.reconcile import reconcile_one
 from django_idempotency.models import IdempotencyKey
-from django_idempotency.reconciliation import Landed, NotExecuted, Verdict, reconcile_one, reconciler
 from django_idempotency.store import records, verdicts
 from django_idempotency.store.dialects import Statement
 from testproject.payments.models import LedgerEntry
@@ -39,7 +42,7 @@ def answering() -> Iterator[Answering]:
     asks: list[Ask] = []
     reconciler(OPERATION)(lambda record: asks[0](record))
     yield asks.append
-    del reconciliation._RECONCILERS[OPERATION]
+    del registry._RECONCILERS[OPERATION]
 
 
 def doubtful(**policy: Any) -> Call:
@@ -50,7 +53,7 @@ def doubtful(**policy: Any) -> Call:
 
 
 def lose(call: Call) -> None:
-    attempt = claiming.begin(call)
+    attempt = claim.begin(call)
     assert isinstance(attempt, Attempt)
     assert doubt(attempt, "test")
 
@@ -77,7 +80,7 @@ def a_message_that_is_still_on_its_way_has_one_effect(answering: Answering) -> N
     answering(lambda record: NotExecuted())
     maintenance.reconcile()
     effect(call.id)  # the lost attempt's message arrives now
-    if isinstance(claiming.begin(call), Attempt):
+    if isinstance(claim.begin(call), Attempt):
         effect(call.id)
     assert effects(call) == 1
 
@@ -117,7 +120,7 @@ def without_grace(monkeypatch: pytest.MonkeyPatch) -> None:
         found = records.find(*where)
         return found and replace(found, grace_left=None)
 
-    monkeypatch.setattr(reconciliation, "rows", SimpleNamespace(find=find))
+    monkeypatch.setattr(reconcile, "records", SimpleNamespace(find=find))
     cut(monkeypatch, verdicts.NOT_EXECUTED, r" AND grace_until <= .+")
 
 

@@ -8,12 +8,13 @@ from uuid import uuid4
 
 from django.db.models import F
 
-from django_idempotency import claiming
 from django_idempotency.core.decisions import Call
 from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.replies import Reply, json_reply
-from django_idempotency.finishing import Attempt, doubt, finish
+from django_idempotency.flow import claim
+from django_idempotency.flow.attempt import Attempt
+from django_idempotency.flow.finish import doubt, finish
 from django_idempotency.models import IdempotencyKey
 from testproject.payments.models import LedgerEntry
 
@@ -23,7 +24,7 @@ CREATED = json_reply(201, {"id": 7})
 
 def claimed(operation: str = OPERATION, **policy: Any) -> Attempt:
     fingerprint = seal(RequestParts("POST", "/", "", "application/json", b"{}"), FingerprintRule())
-    attempt = claiming.begin(Call("scope", str(uuid4()), fingerprint, Policy(**policy), operation=operation))
+    attempt = claim.begin(Call("scope", str(uuid4()), fingerprint, Policy(**policy), operation=operation))
     assert isinstance(attempt, Attempt)
     return attempt
 

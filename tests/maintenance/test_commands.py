@@ -17,15 +17,14 @@ from django.utils import timezone
 
 from django_idempotency import maintenance
 from django_idempotency.fields import StatementNow
-from django_idempotency.finishing import Attempt
-from django_idempotency.management import doctor
+from django_idempotency.flow.attempt import Attempt
 from django_idempotency.management.commands import idempotency_work
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
-from django_idempotency.recent import operations
-from django_idempotency.reconciliation import Landed
-from django_idempotency.resolution import resolve
+from django_idempotency.monitoring.durations import operations
+from django_idempotency.monitoring.findings import Clock, findings
+from django_idempotency.reconciliation import Landed, resolve
 from django_idempotency.store import attempts
-from django_idempotency.store.steps import Run
+from django_idempotency.store.operations import Run
 from tests.maintenance.records import CREATED, change, claimed, completed, doubtful
 
 pytestmark = pytest.mark.django_db
@@ -120,8 +119,8 @@ def _all_duties_ran() -> None:
         duty()
 
 
-def findings(clock: doctor.Clock = timezone.now) -> str:
-    return "\n".join(doctor.findings("default", clock))
+def found(clock: Clock = timezone.now) -> str:
+    return "\n".join(findings("default", clock))
 
 
 @pytest.mark.usefixtures("_all_duties_ran")
@@ -148,29 +147,29 @@ def test_doctor_exits_with_1_and_says_which_duty_never_ran() -> None:
 )
 def test_doctor_notices_when_a_duty_stopped(duty: str, ago: int, wrong: bool) -> None:
     DutyRun.objects.filter(duty=duty).update(finished_at=StatementNow() - Value(timedelta(seconds=ago)))
-    assert (f"The last {duty} ended" in findings()) is wrong
+    assert (f"The last {duty} ended" in found()) is wrong
 
 
 @pytest.mark.usefixtures("_all_duties_ran")
 @pytest.mark.parametrize(("age", "wrong"), [(3590, False), (3610, True)])
 def test_doctor_notices_an_old_doubt(age: int, wrong: bool) -> None:
     change(doubtful(), created_at=F("created_at") - timedelta(seconds=age))
-    assert ("oldest of 1 unknown outcomes" in findings()) is wrong
+    assert ("oldest of 1 unknown outcomes" in found()) is wrong
 
 
 @pytest.mark.usefixtures("_all_duties_ran")
 def test_doctor_notices_a_dead_letter() -> None:
     dead_letter()
-    assert "need a person" in findings()
+    assert "need a person" in found()
 
 
 @pytest.mark.usefixtures("_all_duties_ran")
 @pytest.mark.parametrize(("hours", "wrong"), [(23, True), (24, False), (None, False)])
 def test_doctor_notices_a_retention_below_a_day(hours: int | None, wrong: bool, settings: Any) -> None:
     settings.IDEMPOTENCY = {"RETENTION": hours and hours * 3600}
-    assert ("IDEMPOTENCY['RETENTION']" in findings()) is wrong
+    assert ("IDEMPOTENCY['RETENTION']" in found()) is wrong
     completed("tests.kept", retention=hours and timedelta(hours=hours))
-    assert ("'tests.kept' keeps its answers" in findings()) is wrong
+    assert ("'tests.kept' keeps its answers" in found()) is wrong
 
 
 @pytest.mark.usefixtures("_all_duties_ran")
@@ -179,7 +178,7 @@ def test_doctor_notices_a_lease_below_three_slow_runs(runs: int, seconds: int, w
     for _ in range(runs):
         completed("tests.slow", lease=timedelta(seconds=10))
     IdempotencyKey.objects.update(completed_at=F("last_run_at") + timedelta(seconds=seconds))
-    assert ("make the lease at least 12 s" in findings()) is wrong
+    assert ("make the lease at least 12 s" in found()) is wrong
 
 
 def test_runs_in_atomic_mode_have_no_duration() -> None:
@@ -199,7 +198,7 @@ def test_doctor_notices_work_that_no_worker_begins(age: int) -> None:
         attempt.call.scope, attempt.call.id, attempt.token, Run("tests.health", "{}", "{}", 0), 60, "default"
     )
     IdempotencyKey.objects.update(last_run_at=F("created_at") - timedelta(seconds=age))
-    assert ("no worker has begun it" in findings()) is (age > 600)
+    assert ("no worker has begun it" in found()) is (age > 600)
 
 
 @pytest.mark.usefixtures("_all_duties_ran")
@@ -208,7 +207,7 @@ def test_doctor_notices_clocks_that_are_apart(off: int, wrong: bool) -> None:
     def clock() -> datetime:
         return timezone.now() + timedelta(seconds=off)
 
-    assert ("This machine's clock" in findings(clock)) is wrong
+    assert ("This machine's clock" in found(clock)) is wrong
 
 
 @pytest.mark.parametrize(

@@ -20,21 +20,14 @@ from django.core.management import CommandError, call_command
 from django.db import IntegrityError, OperationalError, connections, transaction
 from django.db.models import F
 from django.utils import timezone
+from django_idempotency.reconciliation import Inconclusive, Landed, NotExecuted, Outcome, Verdict, reconciler, resolve
 from pytest_django import Settings
 
-from django_idempotency import maintenance, reconciliation, signals
+from django_idempotency import maintenance, signals
+from django_idempotency.flow import registry
+from django_idempotency.flow.reconcile import LONGEST_WAIT_SECONDS
 from django_idempotency.maintenance import Bounds
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
-from django_idempotency.reconciliation import (
-    LONGEST_WAIT_SECONDS,
-    Inconclusive,
-    Landed,
-    NotExecuted,
-    Outcome,
-    Verdict,
-    reconciler,
-)
-from django_idempotency.resolution import resolve
 from django_idempotency.store import duties, limits
 from django_idempotency.tasks import SECONDS, beat_schedule
 from testproject.servers import ROOT
@@ -61,7 +54,7 @@ def answering() -> Iterator[Callable[[Ask], None]]:
     asks: list[Ask] = []
     reconciler(OPERATION)(lambda record: asks[0](record))
     yield asks.append
-    del reconciliation._RECONCILERS[OPERATION]
+    del registry._RECONCILERS[OPERATION]
 
 
 @pytest.fixture

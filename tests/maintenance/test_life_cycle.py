@@ -11,16 +11,17 @@ from uuid import uuid4
 import pytest
 from django.core.management import CommandError, call_command
 from django.db.models import F
+from django_idempotency.reconciliation import Inconclusive, Landed, NotExecuted, Outcome, reconciler, resolve, try_again
 
-from django_idempotency import claiming, maintenance, reconciliation
+from django_idempotency import maintenance
 from django_idempotency.core.decisions import Call
 from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.replies import json_reply
-from django_idempotency.finishing import Attempt, doubt, finish
+from django_idempotency.flow import claim, registry
+from django_idempotency.flow.attempt import Attempt
+from django_idempotency.flow.finish import doubt, finish
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
-from django_idempotency.reconciliation import Inconclusive, Landed, NotExecuted, Outcome, reconciler
-from django_idempotency.resolution import resolve, try_again
 from testproject.payments.models import LedgerEntry
 
 pytestmark = pytest.mark.django_db
@@ -36,7 +37,7 @@ def a_call(**policy: Any) -> Call:
 
 
 def claimed(**policy: Any) -> Attempt:
-    attempt = claiming.begin(a_call(**policy))
+    attempt = claim.begin(a_call(**policy))
     assert isinstance(attempt, Attempt)
     return attempt
 
@@ -72,7 +73,7 @@ def answers() -> Iterator[Callable[[Any], None]]:
 
     reconciler(OPERATION)(ask)
     yield given.append
-    del reconciliation._RECONCILERS[OPERATION]
+    del registry._RECONCILERS[OPERATION]
 
 
 def test_the_sweeper_makes_a_lost_attempt_unknown_and_leaves_a_living_one() -> None:
@@ -94,7 +95,7 @@ def test_a_landed_verdict_writes_and_completes_together(answers: Callable[[Any],
 
     assert status_of(attempt) == "completed"
     assert LedgerEntry.objects.count() == 1
-    again = claiming.begin(attempt.call)
+    again = claim.begin(attempt.call)
     assert getattr(again, "reply", None) == CREATED
     assert maintenance.reconcile() == {}
 
@@ -107,7 +108,7 @@ def test_not_executed_gives_the_key_back_once_grace_had_passed(answers: Callable
 
     assert (status_of(early), status_of(late)) == ("unknown", "failed_retryable")
     assert IdempotencyKey.objects.get(id=early.call.id).reconcile_attempts == 0
-    assert isinstance(claiming.begin(late.call), Attempt)
+    assert isinstance(claim.begin(late.call), Attempt)
 
 
 @pytest.mark.parametrize("said", [Inconclusive(), RuntimeError("no route to provider"), "nonsense"], ids=repr)

@@ -22,7 +22,8 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django.plugin import DjangoDbBlocker
 
 from django_idempotency import maintenance
-from django_idempotency.finishing import Attempt, release
+from django_idempotency.flow.attempt import Attempt
+from django_idempotency.flow.finish import release
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.store import deletion
 from testproject.payments.models import Payment

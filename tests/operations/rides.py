@@ -4,15 +4,16 @@ from datetime import timedelta
 from typing import Any
 
 from django.db.models import F
+from django_idempotency.operations import Op, operation
 
-from django_idempotency import claiming, operations
 from django_idempotency.core.decisions import Call
 from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.replies import Reply, json_reply
-from django_idempotency.finishing import Attempt, finish
+from django_idempotency.flow import claim, steps
+from django_idempotency.flow.attempt import Attempt
+from django_idempotency.flow.finish import finish
 from django_idempotency.models import IdempotencyKey
-from django_idempotency.operations import Op, operation
 from testproject.payments.models import LedgerEntry
 
 
@@ -83,13 +84,13 @@ def a_call(key: str, **policy: Any) -> Call:
 
 
 def claimed(key: str) -> Attempt:
-    attempt = claiming.begin(a_call(key))
+    attempt = claim.begin(a_call(key))
     assert isinstance(attempt, Attempt), attempt
     return attempt
 
 
 def run(attempt: Attempt, function: Any, **arguments: Any) -> Reply:
-    reply = operations.run(attempt, function, arguments)
+    reply = steps.run(attempt, function, arguments)
     return finish(attempt, lambda: (reply, reply))
 
 

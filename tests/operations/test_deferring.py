@@ -9,13 +9,13 @@ import pytest
 from django.db import connection, transaction
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
+from django_idempotency.operations import Op, enqueue, operation, perform
+from django_idempotency.reconciliation import NotExecuted, StepLanded, resolve
 
 from django_idempotency import maintenance
-from django_idempotency.claiming import begin
 from django_idempotency.core.decisions import Accepted, Replay
 from django_idempotency.core.progress import Progress
 from django_idempotency.core.replies import Reply, json_reply
-from django_idempotency.deferring import defer, enqueue, perform
 from django_idempotency.exceptions import (
     AlreadyFinished,
     EndedWithoutResult,
@@ -26,11 +26,10 @@ from django_idempotency.exceptions import (
     UnknownOperation,
 )
 from django_idempotency.fields import StatementNow
-from django_idempotency.finishing import Attempt
+from django_idempotency.flow.attempt import Attempt
+from django_idempotency.flow.claim import begin
+from django_idempotency.flow.deferred import defer
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
-from django_idempotency.operations import Op, operation
-from django_idempotency.resolution import resolve
-from django_idempotency.settling import NotExecuted, StepLanded
 from testproject.payments.models import LedgerEntry
 from tests.flow.flows import elsewhere
 from tests.operations.exports import MESSAGES, STEPS, asking, export, failing, note, unlucky

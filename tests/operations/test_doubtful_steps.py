@@ -8,11 +8,12 @@ from uuid import uuid4
 import pytest
 from django.db.models import F
 
-from django_idempotency import claiming, exceptions, maintenance, operations, reconciliation, resolution
+from django_idempotency import exceptions, maintenance, reconciliation
 from django_idempotency.core.decisions import InDoubt
 from django_idempotency.core.progress import Progress
 from django_idempotency.core.replies import Reply, json_reply
-from django_idempotency.finishing import fail
+from django_idempotency.flow import claim, reconcile, registry, steps
+from django_idempotency.flow.finish import fail
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.operations import Op, operation
 from django_idempotency.reconciliation import (
@@ -23,8 +24,8 @@ from django_idempotency.reconciliation import (
     StepLanded,
     Verdict,
     reconciler,
+    resolve,
 )
-from django_idempotency.resolution import resolve
 from testproject.payments.models import LedgerEntry
 from tests.operations.rides import WORLD, Killed, World, a_call, book, claimed, lease_over, run
 
@@ -48,7 +49,7 @@ def answering() -> Iterator[Callable[[Ask], None]]:
     asks: list[Ask] = []
     reconciler(NAME, step="charged")(lambda record, key: asks[-1](record, key))
     yield asks.append
-    del reconciliation._OF_STEPS[NAME, "charged"]
+    del registry._STEP_RECONCILERS[NAME, "charged"]
 
 
 def cut(at: str, **arguments: Any) -> str:
@@ -100,7 +101,7 @@ def test_one_charge_whatever_was_found_out_and_whoever_goes_on(
 
 def test_until_then_a_retry_hears_that_nobody_knows(world: World) -> None:
     key = cut("after the charge")
-    assert isinstance(claiming.begin(a_call(key)), InDoubt)
+    assert isinstance(claim.begin(a_call(key)), InDoubt)
     assert maintenance.reconcile() == {"postponed": 1}, "nobody to ask"
     assert len(world.sent) == 1
 
@@ -120,7 +121,7 @@ def answering_for_all() -> Iterator[Callable[[Verdict], None]]:
     verdicts: list[Verdict] = []
     reconciler("tests.endpoint")(lambda record: verdicts[-1])
     yield verdicts.append
-    del reconciliation._RECONCILERS["tests.endpoint"]
+    del registry._RECONCILERS["tests.endpoint"]
 
 
 def test_a_step_without_its_own_is_asked_about_as_the_operation_is(
@@ -176,7 +177,7 @@ def test_two_that_ask_at_once_settle_it_once(world: World, answering: Callable[[
 
     def ask(record: IdempotencyKey, key: str) -> Verdict:
         answering(told(world))
-        assert reconciliation.reconcile_one(record.scope, record.id, "default") is Outcome.RESUMABLE
+        assert reconcile.reconcile_one(record.scope, record.id, "default") is Outcome.RESUMABLE
         return slower
 
     for slower in (StepLanded("something else"), NotExecuted(), Inconclusive(), Landed(json_reply(200, {}))):
@@ -281,7 +282,7 @@ def test_what_is_said_about_another_step_settles_nothing(world: World, other: st
     cut("after the charge")
     record = IdempotencyKey.objects.get()
     assert by_an_operator(record.derive(other), said) is Outcome.OVERTAKEN
-    assert isinstance(claiming.begin(a_call(record.key)), InDoubt), "nothing is sent before somebody knows"
+    assert isinstance(claim.begin(a_call(record.key)), InDoubt), "nothing is sent before somebody knows"
 
     assert by_an_operator(record.derive("charged"), "landed") is Outcome.RESUMABLE
     assert by_an_operator(record.derive("charged"), said) is Outcome.OVERTAKEN, "that step is not in doubt any more"
@@ -383,12 +384,12 @@ def test_newer_code_that_would_not_repeat_the_call_does_not(world: World, monkey
     lease_over()
     maintenance.sweep()
 
-    monkeypatch.setitem(operations._OPERATIONS, OLDER, operations.Operation(OLDER, changed, version=2))
+    monkeypatch.setitem(registry._OPERATIONS, OLDER, registry.Operation(OLDER, changed, version=2))
     assert maintenance.resume() == {"inconclusive": 1}
 
     record = IdempotencyKey.objects.get()
     assert (record.status, record.on_lost_lease, record.attempts) == ("unknown", "unknown", 2)
-    assert isinstance(claiming.begin(a_call(key)), InDoubt), "nothing runs before somebody knows"
+    assert isinstance(claim.begin(a_call(key)), InDoubt), "nothing runs before somebody knows"
     assert maintenance.resume() == {}
     assert resolve(record.derive("charged"), StepLanded("ch_1"), by="gateway") is Outcome.RESUMABLE
     assert maintenance.resume() == {"landed": 1}
@@ -405,7 +406,7 @@ def test_an_operator_may_let_a_dead_operation_try_again(world: World, settings: 
     assert maintenance.resume() == {"dead_letter": 1}
 
     record = IdempotencyKey.objects.get().id
-    assert resolution.try_again(record, by="ops", reason="mended") is Outcome.ASKED
+    assert reconciliation.try_again(record, by="ops", reason="mended") is Outcome.ASKED
     assert maintenance.resume() == {"landed": 1}
 
 
@@ -430,7 +431,7 @@ def test_a_call_that_was_proven_not_executed_is_made_again_and_nothing_before_it
     attempt = claimed(key)
     calls[0] = unreachable
     with pytest.raises(exceptions.NotExecuted) as caught:
-        operations.run(attempt, proving, {})
+        steps.run(attempt, proving, {})
     fail(attempt, caught.value)
     assert IdempotencyKey.objects.get().status == "unknown"
 
@@ -452,7 +453,7 @@ def test_a_first_call_that_was_proven_not_executed_frees_the_key(world: World) -
     attempt = claimed(key)
     calls[0] = unreachable
     with pytest.raises(exceptions.NotExecuted) as caught:
-        operations.run(attempt, first, {})
+        steps.run(attempt, first, {})
     assert fail(attempt, caught.value)
     record = IdempotencyKey.objects.get()
     assert (record.status, record.steps_done, record.on_lost_lease) == ("failed_retryable", 0, "resume")
@@ -483,7 +484,7 @@ def test_that_one_call_was_not_executed_says_nothing_about_the_call_before_it(wo
     attempt = claimed(key)
     calls[0] = unheard
     with pytest.raises(TimeoutError) as caught:
-        operations.run(attempt, declining, {})
+        steps.run(attempt, declining, {})
     fail(attempt, caught.value)
 
     calls[0] = unreachable

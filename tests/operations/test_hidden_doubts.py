@@ -8,18 +8,17 @@ import pytest
 from django.http import HttpResponse
 from django.test import RequestFactory
 
-from django_idempotency import maintenance, operations
+from django_idempotency import maintenance
 from django_idempotency.core.progress import Progress
 from django_idempotency.core.replies import Reply, json_reply
-from django_idempotency.decorators import idempotent
-from django_idempotency.deferring import enqueue, perform
+from django_idempotency.decorators import IdempotentRequest, idempotent
 from django_idempotency.exceptions import NotExecuted, StepInDoubt
-from django_idempotency.finishing import fail
-from django_idempotency.http.context import IdempotentRequest
+from django_idempotency.flow import steps
+from django_idempotency.flow.finish import fail
+from django_idempotency.flow.steps import InDoubt
 from django_idempotency.models import IdempotencyKey
-from django_idempotency.operations import InDoubt, Op, operation
-from django_idempotency.resolution import resolve
-from django_idempotency.settling import Outcome, StepLanded
+from django_idempotency.operations import Op, enqueue, operation, perform
+from django_idempotency.reconciliation import Outcome, StepLanded, resolve
 from testproject.payments.models import LedgerEntry
 from tests.operations.rides import WORLD, World, book, claimed, run
 
@@ -95,7 +94,7 @@ def test_the_step_is_still_in_doubt_and_nothing_came_after_it(
 
 def test_the_error_says_what_to_do(world: World) -> None:
     with pytest.raises(StepInDoubt, match=r"'charged' happened, so the step 'noted' does not begin\. Let .* leave"):
-        operations.run(claimed(str(uuid4())), hiding, {"then": "a local step", "in_doubt": "repeat"})
+        steps.run(claimed(str(uuid4())), hiding, {"then": "a local step", "in_doubt": "repeat"})
 
 
 def answer(request: IdempotentRequest) -> HttpResponse:

@@ -7,13 +7,13 @@ from uuid import uuid4
 import pytest
 from django.db.models import F
 
-from django_idempotency import maintenance, operations, signals
+from django_idempotency import maintenance, signals
 from django_idempotency.core.progress import Progress
-from django_idempotency.health import health
+from django_idempotency.flow import registry
+from django_idempotency.maintenance import health
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
-from django_idempotency.resolution import resolve
-from django_idempotency.settling import NotExecuted, Outcome
-from django_idempotency.store import steps
+from django_idempotency.reconciliation import NotExecuted, Outcome, resolve
+from django_idempotency.store import operations
 from testproject.payments.models import LedgerEntry
 from tests.operations.rides import POINTS, WORLD, Killed, World, cautious, claimed, lease_over, ride, run
 
@@ -75,8 +75,8 @@ def test_what_an_operator_gave_back_goes_on_with_the_next_request(world: World, 
 @pytest.mark.parametrize(("name", "version"), [("tests.of_another_release", 1), ("tests.ride", 2)])
 def test_what_this_code_does_not_know_waits_for_a_worker_that_does(name: str, version: int) -> None:
     attempt = claimed(str(uuid4()))
-    begun = steps.Run(name, "{}", Progress(version).dump(), 0)
-    assert steps.begin(attempt.call.scope, attempt.call.id, attempt.token, begun, "default")
+    begun = operations.Run(name, "{}", Progress(version).dump(), 0)
+    assert operations.begin(attempt.call.scope, attempt.call.id, attempt.token, begun, "default")
     lease_over()
     maintenance.sweep()
 
@@ -92,7 +92,7 @@ def test_an_effect_that_must_not_be_repeated_is_not_resumed(world: World) -> Non
 
 
 def test_operations_are_found_by_name() -> None:
-    assert operations.find_operation("tests.ride") is operations.operation_of(ride)
+    assert registry.find_operation("tests.ride") is registry.operation_of(ride)
 
 
 def test_neither_kind_of_doubt_fills_the_page_of_the_other(world: World) -> None:

@@ -11,9 +11,9 @@ from django.test import Client
 from rest_framework.authtoken.models import Token
 
 from django_idempotency import maintenance
-from django_idempotency.deferring import perform
 from django_idempotency.exceptions import Misplaced
 from django_idempotency.models import IdempotencyKey
+from django_idempotency.operations import perform
 from testproject.payments.models import LedgerEntry
 from tests.flow.flows import nobody_answers
 from tests.http.posting import KEY, Person, atomic_requests
@@ -226,7 +226,7 @@ def test_a_store_that_does_not_answer(client: Client, around: bool) -> None:
 
 
 def test_a_session_alone_is_enough_where_there_is_no_rest_framework(alice: Person, rf: Any) -> None:
-    from django_idempotency.http.operations import OperationView
+    from django_idempotency.http.views import OperationView
 
     reference = accepted(alice).split("/")[-2]
     view = OperationView.as_view()

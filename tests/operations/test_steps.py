@@ -9,14 +9,15 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_idempotency import claiming, operations, signals
+from django_idempotency import signals
 from django_idempotency.core.decisions import InDoubt
 from django_idempotency.core.progress import Progress
 from django_idempotency.core.replies import Reply, json_reply
 from django_idempotency.exceptions import ChangedDefinition, InsideTransaction, LostFence, UnknownOperation
+from django_idempotency.flow import claim, registry, steps
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.operations import Op, operation
-from django_idempotency.store import steps
+from django_idempotency.store import operations
 from testproject.payments.models import LedgerEntry, Receipt
 from tests.flow.flows import heard
 from tests.operations.rides import POINTS, Killed, World, a_call, book, cautious, claimed, lease_over, ride, run
@@ -52,7 +53,7 @@ def test_an_effect_that_must_not_be_repeated_leaves_the_record_in_doubt(world: W
         run(claimed(key), cautious)
     lease_over()
 
-    assert isinstance(claiming.begin(a_call(key)), InDoubt)
+    assert isinstance(claim.begin(a_call(key)), InDoubt)
     assert len(world.sent) == (1 if point == "after the charge" else 0)
 
 
@@ -74,11 +75,11 @@ def test_a_step_costs_at_most_two_statements_of_its_own(world: World) -> None:
 def test_an_attempt_that_was_taken_over_does_nothing_more(world: World) -> None:
     key = str(uuid4())
     slow = claimed(key)
-    steps.begin(
+    operations.begin(
         slow.call.scope,
         slow.call.id,
         slow.token,
-        steps.Run("tests.ride", "{}", Progress().dump(), 0),
+        operations.Run("tests.ride", "{}", Progress().dump(), 0),
         "default",
     )
     op = Op(slow, Progress(), 0)
@@ -114,16 +115,18 @@ def test_a_step_that_comes_twice_is_refused() -> None:
         return json_reply(201, {})
 
     with pytest.raises(ChangedDefinition, match="twice"):
-        operations.run(attempt, twice, {})
+        steps.run(attempt, twice, {})
 
 
 def test_older_code_does_not_go_on_with_what_newer_code_began() -> None:
     key = str(uuid4())
     attempt = claimed(key)
     newer = Progress(version=2).dump()
-    steps.begin(attempt.call.scope, attempt.call.id, attempt.token, steps.Run("tests.ride", "{}", newer, 0), "default")
+    operations.begin(
+        attempt.call.scope, attempt.call.id, attempt.token, operations.Run("tests.ride", "{}", newer, 0), "default"
+    )
     with pytest.raises(ChangedDefinition, match="version 2"):
-        operations.resume(attempt)
+        steps.resume(attempt)
 
 
 def test_a_phase_that_fails_at_its_commit_was_not_done(world: World, vendor: str) -> None:
@@ -164,10 +167,10 @@ def test_a_retry_that_meets_older_code_takes_nothing_over(name: str, version: in
     """Each try would cost the operation one of its attempts, while newer code could end it."""
     key = str(uuid4())
     attempt = claimed(key)
-    newer = steps.Run(name, "{}", Progress(version).dump(), 0)
-    assert steps.begin(attempt.call.scope, attempt.call.id, attempt.token, newer, "default")
+    newer = operations.Run(name, "{}", Progress(version).dump(), 0)
+    assert operations.begin(attempt.call.scope, attempt.call.id, attempt.token, newer, "default")
     lease_over()
-    assert isinstance(claiming.begin(a_call(key)), InDoubt)
+    assert isinstance(claim.begin(a_call(key)), InDoubt)
     assert IdempotencyKey.objects.get().attempts == 1
 
 
@@ -178,10 +181,10 @@ def test_what_newer_code_did_a_step_of_is_newer_work(world: World) -> None:
         raise TimeoutError
 
     attempt = claimed(str(uuid4()))
-    begun = steps.Run(operations.operation_of(newer).name, "{}", Progress(1).dump(), 0)
-    assert steps.begin(attempt.call.scope, attempt.call.id, attempt.token, begun, "default")
+    begun = operations.Run(registry.operation_of(newer).name, "{}", Progress(1).dump(), 0)
+    assert operations.begin(attempt.call.scope, attempt.call.id, attempt.token, begun, "default")
     with pytest.raises(TimeoutError):
-        operations.resume(attempt)
+        steps.resume(attempt)
     assert Progress.load(IdempotencyKey.objects.get().progress).version == 3
 
 
@@ -197,14 +200,14 @@ UNFIT = [timedelta(hours=1) / 7, timedelta(0), timedelta(seconds=-5), timedelta(
 @pytest.mark.parametrize("longest", UNFIT, ids=repr)
 def test_a_time_that_no_attempt_could_have_is_refused_where_it_is_written(longest: Any) -> None:
     with pytest.raises(ValueError, match="longest must"):
-        operations.operation("tests.timed", longest=longest)
+        operation("tests.timed", longest=longest)
 
 
 def test_what_is_not_registered_is_named() -> None:
     with pytest.raises(UnknownOperation, match="decorate it"):
-        operations.run(claimed(str(uuid4())), partial(book, "x"), {})  # type: ignore[arg-type]
+        steps.run(claimed(str(uuid4())), partial(book, "x"), {})  # type: ignore[arg-type]
     with pytest.raises(UnknownOperation, match=r"tests\.ride"):
-        operations.registered("tests.nothing")
+        registry.get_operation("tests.nothing")
     with pytest.raises(ValueError, match="already"):
         operation("tests.ride")(cautious)
 

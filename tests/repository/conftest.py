@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from django_idempotency import reconciliation
+from django_idempotency.flow.registry import temporary_registrations
 
 
 @pytest.fixture(autouse=True)
-def _reconcilers_of_a_page_end_with_its_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a page could be run only once."""
-    monkeypatch.setattr(reconciliation, "_RECONCILERS", dict(reconciliation._RECONCILERS))
+def _registrations_of_a_page_end_with_its_test() -> Iterator[None]:
+    """Undo what a page registers, so that it can run more than once."""
+    with temporary_registrations():
+        yield

@@ -12,13 +12,13 @@ from typing import Any, cast
 
 import pytest
 
-from django_idempotency import conf, exceptions, metrics
+from django_idempotency import conf, exceptions
 from django_idempotency.core import problems
 from django_idempotency.core.policy import IETF, STRIPE
 from django_idempotency.http.context import Idempotency, NoIdempotency
 from django_idempotency.maintenance import Bounds
-from django_idempotency.reconciliation import Landed
-from django_idempotency.resolution import resolve
+from django_idempotency.monitoring import metrics
+from django_idempotency.reconciliation import Landed, resolve
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

@@ -15,7 +15,7 @@ from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
-from django_idempotency.store import attempts, claims, events, records, steps
+from django_idempotency.store import attempts, claims, events, operations, records
 from tests.store.actors import actors
 from tests.store.rows_in_states import FUTURE, PAST, REPLY, SCOPE, a_call, put
 
@@ -86,13 +86,13 @@ def test_what_is_not_there_is_none() -> None:
     call = a_call()
     assert records.find(SCOPE, call.id, ON) is None
     assert records.find_by_key(SCOPE, "key", ON) is None
-    assert steps.read(SCOPE, call.id, ON) is None
+    assert operations.read(SCOPE, call.id, ON) is None
 
 
 @pytest.mark.django_db
 def test_where_a_run_stands() -> None:
     record = put(Status.IN_PROGRESS, run_name="export", arguments="[1]", progress="[2]", steps_done=3)
-    assert steps.read(SCOPE, record, ON) == steps.Run("export", "[1]", "[2]", 3)
+    assert operations.read(SCOPE, record, ON) == operations.Run("export", "[1]", "[2]", 3)
 
 
 # Atomic mode's look

@@ -7,7 +7,7 @@ from django_idempotency.core.decisions import Call, Record
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.replies import dump_headers
 from django_idempotency.core.states import Event, Status
-from django_idempotency.store import attempts, claims, duties, steps, verdicts
+from django_idempotency.store import attempts, claims, duties, operations, verdicts
 from tests.store.oracle import Facts, Verb, later
 from tests.store.rows_in_states import GRACE, LEASE, REPLY, SCOPE, Row
 
@@ -138,11 +138,11 @@ def _take_over(record: UUID, facts: Facts) -> bool:
     return claims.take_over(read, facts.new_token, LEASE, GRACE, ON)
 
 
-RUN = steps.Run("export", "[1]", "[]", 0)
+RUN = operations.Run("export", "[1]", "[]", 0)
 
 
-def _go_on(facts: Facts) -> steps.GoOn:
-    return steps.GoOn("charged", facts.new_token, "[9]", "charged", facts.steps_done)
+def _go_on(facts: Facts) -> operations.GoOn:
+    return operations.GoOn("charged", facts.new_token, "[9]", "charged", facts.steps_done)
 
 
 def _going_on(row: Row, facts: Facts) -> Row:
@@ -243,16 +243,16 @@ ALL: Final = (
     ),
     Verb(
         "begin_run",
-        steps.BEGIN,
+        operations.BEGIN,
         Event.BEGIN,
-        lambda record, facts: steps.begin(SCOPE, record, facts.read_token, RUN, ON),
+        lambda record, facts: operations.begin(SCOPE, record, facts.read_token, RUN, ON),
         lambda row, facts: {"run_name": "export", "arguments": "[1]", "progress": "[]", "on_lost_lease": "resume"},
     ),
     Verb(
         "mark",
-        steps.MARK,
+        operations.MARK,
         Event.STEP,
-        lambda record, facts: steps.mark(
+        lambda record, facts: operations.mark(
             SCOPE,
             record,
             facts.read_token,
@@ -272,9 +272,9 @@ ALL: Final = (
     ),
     Verb(
         "report",
-        steps.REPORT,
+        operations.REPORT,
         Event.REPORT,
-        lambda record, facts: steps.report(SCOPE, record, facts.read_token, facts.steps_done, "[8]", ON),
+        lambda record, facts: operations.report(SCOPE, record, facts.read_token, facts.steps_done, "[8]", ON),
         lambda row, facts: {"progress": "[8]"},
     ),
     # Reconcilers, webhooks and operators
@@ -353,30 +353,30 @@ ALL: Final = (
     # What is found out about one step
     Verb(
         "step_landed",
-        steps.LANDED,
+        operations.LANDED,
         Event.STEP_LANDED,
-        lambda record, facts: steps.landed(SCOPE, record, facts.read_token, _go_on(facts), ON),
+        lambda record, facts: operations.landed(SCOPE, record, facts.read_token, _go_on(facts), ON),
         lambda row, facts: {**_going_on(row, facts), "attempts": 0},
     ),
     Verb(
         "step_not_executed",
-        steps.NOT_EXECUTED,
+        operations.NOT_EXECUTED,
         Event.STEP_NOT_LANDED,
-        lambda record, facts: steps.not_executed(SCOPE, record, facts.read_token, _go_on(facts), ON),
+        lambda record, facts: operations.not_executed(SCOPE, record, facts.read_token, _go_on(facts), ON),
         _going_on,
     ),
     Verb(
         "step_evidence",
-        steps.EVIDENCE,
+        operations.EVIDENCE,
         Event.STEP_EVIDENCE,
-        lambda record, facts: steps.evidence(SCOPE, record, _go_on(facts), ON),
+        lambda record, facts: operations.evidence(SCOPE, record, _go_on(facts), ON),
         lambda row, facts: {**_going_on(row, facts), "attempts": 0},
     ),
     Verb(
         "step_dismiss",
-        steps.DISMISS,
+        operations.DISMISS,
         Event.STEP_DISMISS,
-        lambda record, facts: steps.dismiss(SCOPE, record, _go_on(facts), ON),
+        lambda record, facts: operations.dismiss(SCOPE, record, _go_on(facts), ON),
         lambda row, facts: {**_going_on(row, facts), "attempts": 0},
     ),
     # Sweeper and reaper

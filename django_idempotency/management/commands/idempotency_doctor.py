@@ -4,8 +4,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from django_idempotency.management.database import add_database, database
-from django_idempotency.management.doctor import findings
+from django_idempotency.management.base import add_database, database
+from django_idempotency.monitoring.findings import findings
 
 
 class Command(BaseCommand):

@@ -5,10 +5,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.forms.models import model_to_dict
 
-from django_idempotency.management.database import add_database, database
-from django_idempotency.management.words import words
+from django_idempotency.flow.resolve import find_record
+from django_idempotency.management.base import add_database, database, words
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
-from django_idempotency.resolution import find_record
 
 # What a client sent or was answered; everything else says only what became of it.
 CONTENT = ("response_body", "arguments", "progress")

@@ -1,5 +1,5 @@
 from django_idempotency.maintenance import reap
-from django_idempotency.management.duty import DutyCommand
+from django_idempotency.management.base import DutyCommand
 
 
 class Command(DutyCommand):

@@ -6,10 +6,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from django_idempotency.console.forms import LandedForm
 from django_idempotency.core.replies import Reply
-from django_idempotency.management.database import add_database, database
-from django_idempotency.management.words import words
-from django_idempotency.reconciliation import Landed, NotExecuted, Outcome
-from django_idempotency.resolution import find_record, resolve, try_again
+from django_idempotency.flow.resolve import find_record, resolve, try_again
+from django_idempotency.flow.settle import Landed, NotExecuted, Outcome
+from django_idempotency.management.base import add_database, database, words
 
 DONE = (Outcome.LANDED, Outcome.NOT_EXECUTED, Outcome.RESUMABLE, Outcome.ASKED)
 

@@ -5,9 +5,9 @@ from typing import Any
 from django.core.management.base import BaseCommand
 from django.db.models import Count
 
-from django_idempotency.health import Health, health
-from django_idempotency.management.database import add_database, database
+from django_idempotency.management.base import add_database, database
 from django_idempotency.models import IdempotencyKey
+from django_idempotency.monitoring.health import Health, health
 
 
 class Command(BaseCommand):

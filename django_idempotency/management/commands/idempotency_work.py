@@ -6,7 +6,7 @@ from typing import Any
 from django.db import Error, close_old_connections
 
 from django_idempotency.maintenance import Bounds, work
-from django_idempotency.management.duty import DutyCommand, check_seconds
+from django_idempotency.management.base import DutyCommand, check_seconds
 from django_idempotency.signals import logger
 
 

@@ -11,8 +11,7 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from django_idempotency.decorators import idempotent
-from django_idempotency.http.context import IdempotentRequest
+from django_idempotency.decorators import IdempotentRequest, idempotent
 from testproject.payments import json_bodies
 from testproject.payments.authentication import authenticated, by_token
 from testproject.payments.models import LedgerEntry

@@ -1,0 +1,133 @@
+"""The operations and the reconcilers that this process knows."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, TypeAlias, TypeVar
+
+from django_idempotency.core.policy import whole_seconds
+from django_idempotency.core.progress import Progress
+from django_idempotency.core.replies import Reply
+from django_idempotency.exceptions import UnknownOperation
+from django_idempotency.flow.settle import Verdict
+from django_idempotency.models import IdempotencyKey
+
+F = TypeVar("F", bound=Callable[..., Reply])
+R = TypeVar("R", bound=Callable[..., Any])
+
+Reconciler: TypeAlias = Callable[[IdempotencyKey], Verdict]
+StepReconciler: TypeAlias = Callable[[IdempotencyKey, str], Verdict]
+
+_MARK: Final = "_idempotency_operation"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A registered function. A newer version may continue the work of an older one, never the other way round."""
+
+    name: str
+    function: Callable[..., Reply]
+    version: int = 1
+    longest: timedelta = timedelta(hours=1)
+
+
+_OPERATIONS: Final[dict[str, Operation]] = {}
+_RECONCILERS: Final[dict[str, Reconciler]] = {}
+_STEP_RECONCILERS: Final[dict[tuple[str, str], StepReconciler]] = {}
+
+
+def operation(name: str, *, version: int = 1, longest: timedelta = timedelta(hours=1)) -> Callable[[F], F]:
+    """Register a function that takes the running `Op`, then arguments that are JSON.
+
+    A worker extends the lease while the function runs, for at most `longest`.
+    """
+    if not isinstance(longest, timedelta):
+        raise ValueError(f"longest must be a timedelta; it is {longest!r}.")
+    whole_seconds("longest", longest)
+
+    def register(function: F) -> F:
+        made = Operation(name, function, version, longest)
+        if _OPERATIONS.setdefault(name, made) != made:
+            raise ValueError(f"An operation named {name!r} is already registered.")
+        setattr(function, _MARK, made)
+        return function
+
+    return register
+
+
+def find_operation(name: str) -> Operation | None:
+    """Return the operation with this name, or None if this process does not know it."""
+    return _OPERATIONS.get(name)
+
+
+def known_operations() -> list[str]:
+    """Return the names of the operations that this process knows."""
+    return list(_OPERATIONS)
+
+
+def get_operation(name: str) -> Operation:
+    """Return the operation with this name; UnknownOperation if this process does not know it."""
+    found = find_operation(name)
+    if found is None:
+        raise UnknownOperation(f"No operation {name!r} is registered here. Known: {', '.join(sorted(_OPERATIONS))}.")
+    return found
+
+
+def operation_of(function: Callable[..., Any]) -> Operation:
+    """Return the operation that a decorated function is."""
+    found = getattr(function, _MARK, None)
+    if not isinstance(found, Operation):
+        raise UnknownOperation(f"{function!r} is not an operation: decorate it with @operation('a.name').")
+    return found
+
+
+def knows(name: str, progress: str) -> bool:
+    """True if this process has the code for it: that operation, in the version of its progress or a newer one."""
+    known = find_operation(name)
+    return known is not None and Progress.load(progress).version <= known.version
+
+
+def reconciler(operation: str, *, step: str = "") -> Callable[[R], R]:
+    """Register the function that finds out what became of this operation when its outcome is unknown.
+
+    With `step`, the function is called for that effect alone and also receives the effect's downstream key; `operation`
+    is then the name given to `@operation`. An effect without a reconciler of its own uses the operation's.
+    """
+
+    def register(function: R) -> R:
+        found = _STEP_RECONCILERS.setdefault((operation, step), function) if step else None
+        if (found or _RECONCILERS.setdefault(operation, function)) is not function:
+            where = f"The step {step!r} of {operation!r}" if step else f"The operation {operation!r}"
+            raise ValueError(f"{where} already has a reconciler.")
+        return function
+
+    return register
+
+
+def find_reconciler(operation: str) -> Reconciler | None:
+    """Return the reconciler of this operation, or None if this process has none."""
+    return _RECONCILERS.get(operation)
+
+
+def find_step_reconciler(operation: str, step: str) -> StepReconciler | None:
+    """Return the reconciler of one effect of this operation, or None if it has none of its own."""
+    return _STEP_RECONCILERS.get((operation, step))
+
+
+def reconciled_operations() -> list[str]:
+    """Return the names of the operations that have a reconciler in this process."""
+    return list(_RECONCILERS)
+
+
+@contextmanager
+def temporary_registrations() -> Iterator[None]:
+    """Undo on exit whatever the block registers or removes. For tests."""
+    registries: tuple[dict[Any, Any], ...] = (_OPERATIONS, _RECONCILERS, _STEP_RECONCILERS)
+    before = [dict(each) for each in registries]
+    try:
+        yield
+    finally:
+        for registry, kept in zip(registries, before, strict=True):
+            registry.clear()
+            registry.update(kept)

@@ -1,0 +1,51 @@
+"""From a call to its one answer: begin, run, finish. No HTTP here.
+
+    attempt = begin(call)                     # an Attempt, or the Answer to give instead of running
+    result = finish(attempt, work)            # `work` makes the domain writes; they commit with the completion
+    fail(attempt, error)                      # or: what an exception means for the key
+
+`run` puts the three together for either mode.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from django_idempotency.core.decisions import Answer, Call
+from django_idempotency.core.policy import Mode, Transaction
+from django_idempotency.core.replies import Reply
+from django_idempotency.exceptions import LostFence, OutcomeUnknown
+from django_idempotency.flow.atomic import run_atomic
+from django_idempotency.flow.attempt import Attempt
+from django_idempotency.flow.claim import begin
+from django_idempotency.flow.finish import doubt, fail, finish
+from django_idempotency.flow.heartbeat import beating
+
+T = TypeVar("T")
+
+
+def run(call: Call, work: Callable[[Attempt], tuple[T, Reply]], using: str | None = None) -> T | Answer:
+    """Run `work` at most once for this key, in the policy's mode, and keep its reply.
+
+    Where the policy's transaction is late, `work` runs without one and may finish the attempt itself.
+    """
+    if call.policy.mode is Mode.ATOMIC:
+        return run_atomic(call, work, using)
+    begun = begin(call, using)
+    if not isinstance(begun, Attempt):
+        return begun
+    try:
+        if call.policy.transaction is Transaction.LATE:
+            return _run_late(begun, work)
+        return finish(begun, lambda: work(begun))
+    except (LostFence, OutcomeUnknown) as error:
+        doubt(begun, type(error).__name__)  # of another key, perhaps: this one's work failed all the same
+        raise
+    except BaseException as error:
+        fail(begun, error)
+        raise
+
+
+def _run_late(attempt: Attempt, work: Callable[[Attempt], tuple[T, Reply]]) -> T:
+    with beating(attempt):
+        done = work(attempt)
+    return done[0] if attempt.finished else finish(attempt, lambda: done)

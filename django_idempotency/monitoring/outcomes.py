@@ -1,0 +1,103 @@
+"""Outcomes per minute, for the dashboard, where `COUNT_OUTCOMES` is on.
+
+A process adds up in memory what the signals say and writes it down now and then, in a thread and on a connection of
+its own: a replay stays free of writes, and a failure here is nobody's but the dashboard's.
+"""
+
+import atexit
+import os
+from collections import Counter
+from collections.abc import Mapping
+from threading import Lock, Timer
+from time import monotonic
+from typing import Final
+
+from django.db import connections
+
+from django_idempotency.conf import conf
+from django_idempotency.monitoring.metrics import PREFIX, subscribe
+from django_idempotency.signals import logger
+from django_idempotency.store import counts
+from django_idempotency.store.database import alias
+from django_idempotency.store.limits import limited
+
+UID: Final = "django_idempotency.monitoring.outcomes"
+FLUSH_SECONDS: Final = 10.0
+WRITE_SECONDS: Final = 5.0
+MOST_BUCKETS: Final = 10_000  # while the database is away, memory stays bounded and the newest minutes are lost
+COMPLETED: Final = "completed"
+
+Bucket = tuple[int, str, str]  # minute of this process's own clock, operation, outcome
+
+
+class Counters:
+    """What this process has counted and not written down yet."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """In a forked child: what was counted before is its parent's to write, and the thread did not come along."""
+        self._lock = Lock()
+        self._counted: Counter[Bucket] = Counter()
+        self._timer: Timer | None = None
+
+    def add(self, metric: str, operation: str, amount: int) -> None:
+        if conf.COUNT_OUTCOMES:
+            with self._lock:
+                self._put({(_minute(), operation[:255], metric.removeprefix(PREFIX)): amount})
+                self._schedule()
+
+    def flush(self) -> None:
+        """Write down what there is; what cannot be written now is kept for the next time."""
+        with self._lock:
+            taken, self._counted = self._counted, Counter()
+        using = alias()
+        try:
+            for bucket in sorted(taken):
+                with limited(using, WRITE_SECONDS):
+                    _write(bucket, taken[bucket], using)
+                del taken[bucket]
+        except Exception:  # noqa: BLE001 - whatever it is, it is only the dashboard's
+            logger.warning("Outcomes could not be counted; they are tried again.", exc_info=True)
+            with self._lock:
+                self._put(taken)
+
+    def _put(self, counted: Mapping[Bucket, int]) -> None:
+        for bucket, amount in counted.items():
+            if bucket in self._counted or len(self._counted) < MOST_BUCKETS:
+                self._counted[bucket] += amount
+
+    def _schedule(self) -> None:
+        if self._timer is None:
+            self._timer = Timer(FLUSH_SECONDS, self._flush_apart)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _flush_apart(self) -> None:
+        self.flush()
+        connections.close_all()
+        with self._lock:
+            self._timer = None
+            if self._counted:
+                self._schedule()
+
+
+def _minute() -> int:
+    return int(monotonic() // 60)
+
+
+def _write(bucket: Bucket, amount: int, using: str) -> None:
+    minute, operation, outcome = bucket
+    ago = max(monotonic() - (minute + 0.5) * 60, 0.0)  # the database says which minute of its own that was
+    counts.accumulate(ago, operation, outcome, amount, using)
+
+
+COUNTERS: Final = Counters()
+os.register_at_fork(after_in_child=COUNTERS.reset)
+atexit.register(COUNTERS.flush)
+
+
+def install() -> None:
+    """Feed the counters from the signals; twice is once."""
+    subscribe(COUNTERS.add, lambda operation, seconds: COUNTERS.add(COMPLETED, operation, 1), UID)
