@@ -4,7 +4,7 @@
     def ask_the_provider(record):
         charge = provider.find(record.derive("charge"))
         if charge is None:
-            return NotExecuted()
+            return NotLanded()
         return Landed(write=partial(book, charge))
 
 A webhook or an operator that already knows the outcome calls `resolve()` instead.
@@ -12,12 +12,12 @@ A webhook or an operator that already knows the outcome calls `resolve()` instea
 
 from django_idempotency.flow.registry import reconciler
 from django_idempotency.flow.resolve import find_record, resolve, try_again
-from django_idempotency.flow.settle import Inconclusive, Landed, NotExecuted, Outcome, StepLanded, Verdict
+from django_idempotency.flow.settle import Inconclusive, Landed, NotLanded, Outcome, StepLanded, Verdict
 
 __all__ = [
     "Inconclusive",
     "Landed",
-    "NotExecuted",
+    "NotLanded",
     "Outcome",
     "StepLanded",
     "Verdict",

@@ -21,7 +21,7 @@ from django_idempotency.flow.finish import doubt, finish, release
 from django_idempotency.flow.resolve import expire
 from django_idempotency.http.requests import scope_of
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
-from django_idempotency.reconciliation import Landed, NotExecuted, resolve
+from django_idempotency.reconciliation import Landed, NotLanded, resolve
 from django_idempotency.store import events, operations, verdicts
 
 USING = "default"
@@ -98,7 +98,7 @@ def settled_by_hand() -> Attempt:
     doubt(attempt, "WorkerLost")
     record(attempt).update(grace_until=timezone.now() - timedelta(hours=1))
     why = "The provider's ledger holds no charge for this key; asked their support, ticket 20931."
-    resolve(attempt.call.id, NotExecuted(), by="admin", reason=why, operator=True)
+    resolve(attempt.call.id, NotLanded(), by="admin", reason=why, operator=True)
     return attempt
 
 

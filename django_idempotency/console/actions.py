@@ -12,7 +12,7 @@ from django_idempotency.console.forms import LandedForm, ReasonForm
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import TRANSITIONS, Edge, Event, Status
 from django_idempotency.flow.resolve import ask, enqueue, expire, resolve, try_again
-from django_idempotency.flow.settle import Landed, NotExecuted, Outcome
+from django_idempotency.flow.settle import Landed, NotLanded, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def _landed(record: UUID, *, status: int, content_type: str, body: str, **who: A
 
 
 def _not_executed(record: UUID, **who: Any) -> Outcome:
-    return resolve(record, NotExecuted(), operator=True, **who)
+    return resolve(record, NotLanded(), operator=True, **who)
 
 
 ACTIONS: Final = (

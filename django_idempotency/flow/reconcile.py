@@ -4,7 +4,7 @@
 def ask_the_gateway(record):
     charge = gateway.find(record.derive("charge"))
     if charge is None:
-        return NotExecuted()
+        return NotLanded()
     return Landed(write=partial(book, charge))
 """
 
@@ -28,7 +28,7 @@ from django_idempotency.flow.settle import (
     DoubtfulStep,
     Inconclusive,
     Landed,
-    NotExecuted,
+    NotLanded,
     Outcome,
     Overtaken,
     StepLanded,
@@ -66,7 +66,7 @@ def reconcile_one(scope: str, record: UUID, using: str) -> Outcome:
         case StepLanded(result):
             assert step is not None  # noqa: S101 - checked with the verdict
             return _goes_on(seen, operations.landed, step.landed(result), "step landed", "T9s", using)
-        case NotExecuted():
+        case NotLanded():
             return _not_executed(seen, step, using)
         case Inconclusive():
             return _inconclusive(seen, verdict, row.reconcile_attempts, using)
@@ -88,7 +88,7 @@ def _checked(ask: Reconciler, step: DoubtfulStep | None, row: IdempotencyKey) ->
     """The answer, when it is one that can be carried out."""
     verdict = ask(row)
     if not isinstance(verdict, Verdict):
-        raise TypeError(f"A reconciler answers Landed, StepLanded, NotExecuted or Inconclusive, not {verdict!r}.")
+        raise TypeError(f"A reconciler answers Landed, StepLanded, NotLanded or Inconclusive, not {verdict!r}.")
     if isinstance(verdict, StepLanded):
         if step is None:
             raise TypeError("StepLanded is about a step of an operation, and no step of this record is in doubt.")

@@ -19,7 +19,7 @@ from django_idempotency.flow.reconcile import reconcile_one
 from django_idempotency.flow.settle import (
     DoubtfulStep,
     Landed,
-    NotExecuted,
+    NotLanded,
     Outcome,
     Overtaken,
     StepLanded,
@@ -56,7 +56,7 @@ def find_record(reference: Reference, using: str) -> IdempotencyKey | None:
 
 def resolve(
     reference: Reference,
-    verdict: Landed | StepLanded | NotExecuted,
+    verdict: Landed | StepLanded | NotLanded,
     *,
     by: str,
     reason: str = "",
@@ -78,7 +78,7 @@ def resolve(
         if not operator and seen.status not in ENDED and _about_another(reference, row):
             return _unchanged(seen)
         return _evidence(seen, verdict, by, reason, using)
-    if isinstance(verdict, NotExecuted) and not operator:
+    if isinstance(verdict, NotLanded) and not operator:
         return _denied(seen, by, reason, using)
     step = doubtful_step(row)
     if not _about_it(reference, row, step):

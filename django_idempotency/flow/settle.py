@@ -50,7 +50,7 @@ class StepLanded:
 
 
 @dataclass(frozen=True, slots=True)
-class NotExecuted:
+class NotLanded:
     """It did not happen. About an operation with a step in doubt: that step did not."""
 
 
@@ -68,7 +68,7 @@ class Inconclusive:
             raise TypeError(f"reason must be a text; it is {self.reason!r}.")
 
 
-Verdict: TypeAlias = Landed | StepLanded | NotExecuted | Inconclusive
+Verdict: TypeAlias = Landed | StepLanded | NotLanded | Inconclusive
 
 
 class Outcome(StrEnum):

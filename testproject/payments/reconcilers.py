@@ -11,7 +11,7 @@ from rest_framework.renderers import JSONRenderer
 
 from django_idempotency.core.replies import Reply, json_reply
 from django_idempotency.models import IdempotencyKey
-from django_idempotency.reconciliation import Landed, NotExecuted, Verdict, reconciler
+from django_idempotency.reconciliation import Landed, NotLanded, Verdict, reconciler
 from testproject.gateway.charges import Charge
 from testproject.payments.charging import gateway
 from testproject.payments.models import Payment
@@ -34,7 +34,7 @@ def ask_about_charge(record: IdempotencyKey) -> Verdict:
 
 def ask(record: IdempotencyKey, answer: Answer) -> Verdict:
     found = gateway().find(record.derive("charge"))
-    return Landed(write=partial(book, record, found[0], answer)) if found else NotExecuted()
+    return Landed(write=partial(book, record, found[0], answer)) if found else NotLanded()
 
 
 def told(record: IdempotencyKey, charge: Charge) -> Landed:

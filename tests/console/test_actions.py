@@ -12,12 +12,12 @@ from django.contrib.admin.models import LogEntry
 from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
-from django_idempotency.reconciliation import Inconclusive, Landed, NotExecuted, reconciler, try_again
 
 from django_idempotency.console.actions import ACTIONS, BY_NAME
 from django_idempotency.core.states import Status
 from django_idempotency.flow.registry import _RECONCILERS
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
+from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, reconciler, try_again
 from django_idempotency.store import records
 from tests.console.people import (
     LIST,
@@ -297,7 +297,7 @@ def test_a_message_that_may_be_on_its_way_is_not_sent_again(operator: Client) ->
 @pytest.mark.parametrize(
     ("verdict", "status", "level", "words"),
     [
-        (NotExecuted(), "failed_retryable", "success", "the next request with this key runs"),
+        (NotLanded(), "failed_retryable", "success", "the next request with this key runs"),
         (Inconclusive(), "unknown", "warning", "could not tell; it asks again"),
     ],
 )

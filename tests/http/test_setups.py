@@ -30,7 +30,7 @@ from rest_framework.viewsets import ViewSet
 from django_idempotency.decorators import exempt, idempotent
 from django_idempotency.exceptions import Misplaced
 from django_idempotency.flow import registry
-from django_idempotency.reconciliation import NotExecuted, reconciler
+from django_idempotency.reconciliation import NotLanded, reconciler
 from django_idempotency.rest_framework import IdempotentMixin
 from tests.http.posting import Person, Ran, atomic_requests
 
@@ -363,7 +363,7 @@ def test_e027_nothing_with_process_view_stands_behind_the_middleware(settings: A
 @pytest.fixture
 def _told() -> Iterator[None]:
     """Somebody can be asked about the operation "tests.told"."""
-    reconciler("tests.told")(lambda record: NotExecuted())
+    reconciler("tests.told")(lambda record: NotLanded())
     yield
     del registry._RECONCILERS["tests.told"]
 

@@ -11,13 +11,13 @@ from uuid import UUID, uuid4
 
 import pytest
 from django.db import connections
-from django_idempotency.reconciliation import Landed, NotExecuted, Outcome, reconciler, resolve
 
 from django_idempotency import maintenance
 from django_idempotency.core.decisions import record_id
 from django_idempotency.core.replies import Reply, json_reply
 from django_idempotency.flow import registry
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
+from django_idempotency.reconciliation import Landed, NotLanded, Outcome, reconciler, resolve
 from testproject.payments.models import LedgerEntry
 from tests.processes import at_once
 
@@ -59,8 +59,8 @@ def records() -> list[UUID]:
 
 @pytest.fixture
 def _asked() -> Iterator[None]:
-    def ask(record: IdempotencyKey) -> Landed | NotExecuted:
-        return Landed(write=partial(book, record.id)) if landed(record.id) else NotExecuted()
+    def ask(record: IdempotencyKey) -> Landed | NotLanded:
+        return Landed(write=partial(book, record.id)) if landed(record.id) else NotLanded()
 
     reconciler(OPERATION)(ask)
     yield
@@ -87,12 +87,12 @@ def tell(records: list[UUID], knows: Callable[[UUID], Outcome]) -> Counter[str]:
 
 
 def by_webhook(record: UUID) -> Outcome:
-    said = Landed(write=partial(book, record)) if landed(record) else NotExecuted()
+    said = Landed(write=partial(book, record)) if landed(record) else NotLanded()
     return resolve(f"{record}-charge", said, by="gateway")
 
 
 def by_operator(record: UUID) -> Outcome:
-    said = Landed(write=partial(book, record)) if landed(record) else NotExecuted()
+    said = Landed(write=partial(book, record)) if landed(record) else NotLanded()
     return resolve(record, said, by="ops", reason="seen in the provider's console", operator=True)
 
 

@@ -12,7 +12,6 @@ from uuid import UUID, uuid4
 
 import pytest
 from django.db.models import F
-from django_idempotency.reconciliation import Landed, NotExecuted, Verdict, reconciler
 
 from django_idempotency import maintenance
 from django_idempotency.core.decisions import Call, Record
@@ -24,6 +23,7 @@ from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.finish import doubt
 from django_idempotency.flow.reconcile import reconcile_one
 from django_idempotency.models import IdempotencyKey
+from django_idempotency.reconciliation import Landed, NotLanded, Verdict, reconciler
 from django_idempotency.store import records, verdicts
 from django_idempotency.store.dialects import Statement
 from testproject.payments.models import LedgerEntry
@@ -77,7 +77,7 @@ def effects(call: Call) -> int:
 
 def a_message_that_is_still_on_its_way_has_one_effect(answering: Answering) -> None:
     call = doubtful()
-    answering(lambda record: NotExecuted())
+    answering(lambda record: NotLanded())
     maintenance.reconcile()
     effect(call.id)  # the lost attempt's message arrives now
     if isinstance(claim.begin(call), Attempt):
@@ -93,7 +93,7 @@ def a_verdict_says_nothing_about_a_later_attempt(answering: Answering) -> None:
         lose(call)  # while the answer is on its way, a retry takes the record over, has its effect and is lost too
         effect(call.id)
         let_grace_pass(call)
-        return NotExecuted()
+        return NotLanded()
 
     answering(ask)
     maintenance.reconcile()

@@ -20,7 +20,6 @@ from django.core.management import CommandError, call_command
 from django.db import IntegrityError, OperationalError, connections, transaction
 from django.db.models import F
 from django.utils import timezone
-from django_idempotency.reconciliation import Inconclusive, Landed, NotExecuted, Outcome, Verdict, reconciler, resolve
 from pytest_django import Settings
 
 from django_idempotency import maintenance, signals
@@ -28,6 +27,7 @@ from django_idempotency.flow import registry
 from django_idempotency.flow.reconcile import LONGEST_WAIT_SECONDS
 from django_idempotency.maintenance import Bounds
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
+from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, Outcome, Verdict, reconciler, resolve
 from django_idempotency.store import duties, limits
 from django_idempotency.tasks import SECONDS, beat_schedule
 from testproject.servers import ROOT
@@ -314,7 +314,7 @@ def test_inside_a_callers_transaction_nothing_is_run_again() -> None:
 
 @pytest.mark.django_db
 def test_an_operator_hears_that_an_attempt_is_running() -> None:
-    said = resolve(claimed().call.id, NotExecuted(), by="ops", reason="r", operator=True)
+    said = resolve(claimed().call.id, NotLanded(), by="ops", reason="r", operator=True)
     assert said is Outcome.RUNNING
 
 

@@ -11,7 +11,6 @@ from uuid import uuid4
 import pytest
 from django.core.management import CommandError, call_command
 from django.db.models import F
-from django_idempotency.reconciliation import Inconclusive, Landed, NotExecuted, Outcome, reconciler, resolve, try_again
 
 from django_idempotency import maintenance
 from django_idempotency.core.decisions import Call
@@ -22,6 +21,7 @@ from django_idempotency.flow import claim, registry
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.finish import doubt, finish
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
+from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, Outcome, reconciler, resolve, try_again
 from testproject.payments.models import LedgerEntry
 
 pytestmark = pytest.mark.django_db
@@ -102,7 +102,7 @@ def test_a_landed_verdict_writes_and_completes_together(answers: Callable[[Any],
 
 def test_not_executed_gives_the_key_back_once_grace_had_passed(answers: Callable[[Any], None]) -> None:
     early, late = doubtful(grace_over=False), doubtful()
-    answers(NotExecuted())
+    answers(NotLanded())
 
     assert maintenance.reconcile() == {"not_executed": 1, "postponed": 1}
 
@@ -182,23 +182,23 @@ def test_a_webhook_for_a_running_attempt_is_to_be_delivered_again() -> None:
 
 def test_a_webhooks_denial_only_asks_at_once() -> None:
     attempt = doubtful()
-    assert resolve(attempt.call.id, NotExecuted(), by="gateway") is Outcome.ASKED
+    assert resolve(attempt.call.id, NotLanded(), by="gateway") is Outcome.ASKED
     assert status_of(attempt) == "unknown"
 
 
 def test_an_operator_gives_a_reason_and_waits_for_grace() -> None:
     early, late = doubtful(grace_over=False), doubtful()
     with pytest.raises(ValueError, match="reason"):
-        resolve(late.call.id, NotExecuted(), by="ops", operator=True)
-    assert resolve(early.call.id, NotExecuted(), by="ops", reason="r", operator=True) is Outcome.POSTPONED
-    assert resolve(late.call.id, NotExecuted(), by="ops", reason="r", operator=True) is Outcome.NOT_EXECUTED
+        resolve(late.call.id, NotLanded(), by="ops", operator=True)
+    assert resolve(early.call.id, NotLanded(), by="ops", reason="r", operator=True) is Outcome.POSTPONED
+    assert resolve(late.call.id, NotLanded(), by="ops", reason="r", operator=True) is Outcome.NOT_EXECUTED
     event = IdempotencyEvent.objects.get(transition="T14")
     assert (event.actor, event.reason, event.record_id) == ("ops", "r", late.call.id)
 
 
 @pytest.mark.parametrize("reference", ["nonsense", str(uuid4()), f"{uuid4()}x"])
 def test_an_unknown_reference_is_absent(reference: str) -> None:
-    assert resolve(reference, NotExecuted(), by="gateway") is Outcome.ABSENT
+    assert resolve(reference, NotLanded(), by="gateway") is Outcome.ABSENT
     assert try_again(reference, by="ops", reason="r") is Outcome.ABSENT
 
 
@@ -279,4 +279,4 @@ def test_the_resolve_command_refuses_what_the_admin_refuses(option: str, said: s
 
 def test_one_operation_has_one_reconciler(answers: Callable[[Any], None]) -> None:
     with pytest.raises(ValueError, match=OPERATION):
-        reconciler(OPERATION)(lambda record: NotExecuted())
+        reconciler(OPERATION)(lambda record: NotLanded())

@@ -29,8 +29,7 @@ from django_idempotency.exceptions import (
 )
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.once import Claim, once
-from django_idempotency.reconciliation import Landed, resolve
-from django_idempotency.reconciliation import NotExecuted as NothingHappened
+from django_idempotency.reconciliation import Landed, NotLanded, resolve
 from testproject.payments.models import LedgerEntry
 from tests.once.works import SCOPE, Work, finishing
 from tests.processes import wait_until
@@ -354,7 +353,7 @@ def test_what_is_reconciled_runs_again_or_gives_what_landed() -> None:
     with pytest.raises(RuntimeError):
         once(**work.arguments)
     work.age("grace_until")
-    resolve(work.record.id, NothingHappened(), by="ops", reason="seen", operator=True)
+    resolve(work.record.id, NotLanded(), by="ops", reason="seen", operator=True)
     work.raises = None
     assert once(**work.arguments) == "done"
 

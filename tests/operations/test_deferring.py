@@ -9,8 +9,6 @@ import pytest
 from django.db import connection, transaction
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
-from django_idempotency.operations import Op, enqueue, operation, perform
-from django_idempotency.reconciliation import NotExecuted, StepLanded, resolve
 
 from django_idempotency import maintenance
 from django_idempotency.core.decisions import Accepted, Replay
@@ -30,6 +28,8 @@ from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.claim import begin
 from django_idempotency.flow.deferred import defer
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
+from django_idempotency.operations import Op, enqueue, operation, perform
+from django_idempotency.reconciliation import NotLanded, StepLanded, resolve
 from testproject.payments.models import LedgerEntry
 from tests.flow.flows import elsewhere
 from tests.operations.exports import MESSAGES, STEPS, asking, export, failing, note, unlucky
@@ -340,7 +340,7 @@ def test_work_that_a_person_gave_back_goes_on_when_it_is_deferred_again() -> Non
     attempt = deferred(failing)
     perform(MESSAGES[0])
     IdempotencyKey.objects.update(grace_until=F("created_at") - AGO)
-    assert resolve(attempt.call.id, NotExecuted(), by="ops", reason="seen", operator=True) == "not_executed"
+    assert resolve(attempt.call.id, NotLanded(), by="ops", reason="seen", operator=True) == "not_executed"
 
     again = begin(attempt.call)
     assert isinstance(again, Attempt)
@@ -370,7 +370,7 @@ def tried_too_often(settings: Any, **arguments: Any) -> str:
 
 def test_work_that_a_person_gave_back_has_all_its_attempts_and_is_kept_until_it_is_asked_for(settings: Any) -> None:
     message = tried_too_often(settings, doubtful=False)
-    assert resolve(message, NotExecuted(), by="ops", reason="mended", operator=True) == "not_executed"
+    assert resolve(message, NotLanded(), by="ops", reason="mended", operator=True) == "not_executed"
     assert (record().status, record().attempts, record().expires_at) == ("failed_retryable", 0, None)
     assert maintenance.reap()["deleted"] == 0, "a new beginning would book a second time"
 
@@ -385,7 +385,7 @@ def test_a_step_that_a_person_gave_back_has_all_its_attempts(settings: Any, monk
     with monkeypatch.context() as broken:
         broken.setattr(WORLD, "charge", None)
         message = tried_too_often(settings, doubtful=True)
-    assert resolve(message, NotExecuted(), by="ops", reason="never sent", operator=True) == "resumable"
+    assert resolve(message, NotLanded(), by="ops", reason="never sent", operator=True) == "resumable"
     assert maintenance.resume() == {"sent": 1}
     assert perform(message) == "landed"
     assert (booked(), len(WORLD.sent)) == (["booked"], 1)

@@ -19,7 +19,7 @@ from django_idempotency.operations import Op, operation
 from django_idempotency.reconciliation import (
     Inconclusive,
     Landed,
-    NotExecuted,
+    NotLanded,
     Outcome,
     StepLanded,
     Verdict,
@@ -75,7 +75,7 @@ def resumed(key: str, **arguments: Any) -> None:
 
 def told(world: World) -> Ask:
     """What the other side says: whether it ever saw the key."""
-    return lambda record, key: StepLanded(f"ch_{key}") if key in world.sent else NotExecuted()
+    return lambda record, key: StepLanded(f"ch_{key}") if key in world.sent else NotLanded()
 
 
 @pytest.mark.parametrize("goes_on", [resumed, retried])
@@ -128,7 +128,7 @@ def test_a_step_without_its_own_is_asked_about_as_the_operation_is(
     world: World, answering_for_all: Callable[[Verdict], None]
 ) -> None:
     """What the steps before it wrote stays: the key is not free for another beginning."""
-    answering_for_all(NotExecuted())
+    answering_for_all(NotLanded())
     key = cut("before the charge")
     IdempotencyKey.objects.update(operation="tests.endpoint")
     assert maintenance.reconcile() == {"resumable": 1}
@@ -180,7 +180,7 @@ def test_two_that_ask_at_once_settle_it_once(world: World, answering: Callable[[
         assert reconcile.reconcile_one(record.scope, record.id, "default") is Outcome.RESUMABLE
         return slower
 
-    for slower in (StepLanded("something else"), NotExecuted(), Inconclusive(), Landed(json_reply(200, {}))):
+    for slower in (StepLanded("something else"), NotLanded(), Inconclusive(), Landed(json_reply(200, {}))):
         world.sent.clear()
         answering(ask)
         cut("after the charge")
@@ -194,7 +194,7 @@ def test_two_that_ask_at_once_settle_it_once(world: World, answering: Callable[[
 
 def test_a_step_has_one_reconciler(answering: Callable[[Ask], None]) -> None:
     with pytest.raises(ValueError, match=r"'charged' of 'tests\.careful'"):
-        reconciler(NAME, step="charged")(lambda record, key: NotExecuted())
+        reconciler(NAME, step="charged")(lambda record, key: NotLanded())
 
 
 # Webhooks and operators
@@ -245,13 +245,13 @@ def test_an_operator_vouches_that_the_step_did_not_happen(world: World, grace_ov
     if not grace_over:
         IdempotencyKey.objects.update(grace_until=F("created_at") + timedelta(hours=1))
     record = IdempotencyKey.objects.get()
-    said = resolve(record.id, NotExecuted(), by="ops", reason="asked them", operator=True)
+    said = resolve(record.id, NotLanded(), by="ops", reason="asked them", operator=True)
     assert said is (Outcome.RESUMABLE if grace_over else Outcome.POSTPONED)
     assert maintenance.resume() == ({"landed": 1} if grace_over else {})
     assert len(world.sent) == (1 if grace_over else 0)
 
 
-SAID: dict[str, StepLanded | NotExecuted] = {"landed": StepLanded("ch_1"), "not executed": NotExecuted()}
+SAID: dict[str, StepLanded | NotLanded] = {"landed": StepLanded("ch_1"), "not executed": NotLanded()}
 
 
 def by_an_operator(reference: Any, said: str) -> Outcome:

@@ -12,7 +12,7 @@ from django_idempotency.core.progress import Progress
 from django_idempotency.flow import registry
 from django_idempotency.maintenance import health
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
-from django_idempotency.reconciliation import NotExecuted, Outcome, resolve
+from django_idempotency.reconciliation import NotLanded, Outcome, resolve
 from django_idempotency.store import operations
 from testproject.payments.models import LedgerEntry
 from tests.operations.rides import POINTS, WORLD, Killed, World, cautious, claimed, lease_over, ride, run
@@ -64,7 +64,7 @@ def test_what_an_operator_gave_back_goes_on_with_the_next_request(world: World, 
     assert maintenance.resume() == {"dead_letter": 1}
     record = IdempotencyKey.objects.get()
     IdempotencyKey.objects.update(grace_until=F("created_at") - timedelta(hours=1), attempts=10)
-    assert resolve(record.id, NotExecuted(), by="ops", reason="mended", operator=True) is Outcome.NOT_EXECUTED
+    assert resolve(record.id, NotLanded(), by="ops", reason="mended", operator=True) is Outcome.NOT_EXECUTED
 
     record.refresh_from_db()
     assert (record.status, record.attempts, record.expires_at) == ("failed_retryable", 0, None)

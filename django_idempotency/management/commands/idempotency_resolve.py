@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django_idempotency.console.forms import LandedForm
 from django_idempotency.core.replies import Reply
 from django_idempotency.flow.resolve import find_record, resolve, try_again
-from django_idempotency.flow.settle import Landed, NotExecuted, Outcome
+from django_idempotency.flow.settle import Landed, NotLanded, Outcome
 from django_idempotency.management.base import add_database, database, words
 
 DONE = (Outcome.LANDED, Outcome.NOT_EXECUTED, Outcome.RESUMABLE, Outcome.ASKED)
@@ -80,7 +80,7 @@ class Command(BaseCommand):
         if options["try_again"]:
             return try_again(options["record"], **who)
         if options["not_executed"]:
-            return resolve(options["record"], NotExecuted(), operator=True, **who)
+            return resolve(options["record"], NotLanded(), operator=True, **who)
         return resolve(options["record"], Landed(entered(options)), operator=True, **who)
 
 
