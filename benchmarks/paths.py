@@ -14,10 +14,9 @@ import psycopg
 from django.db import connection
 
 from benchmarks.interleaved import Pair, interleave
+from django_idempotency import FingerprintRule, Policy, Reply
 from django_idempotency.core.decisions import Call
-from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
-from django_idempotency.core.policy import Policy
-from django_idempotency.core.replies import Reply
+from django_idempotency.core.fingerprint import RequestParts, seal
 from django_idempotency.flow.run import run
 
 ROUNDS, CALLS = 60, 25

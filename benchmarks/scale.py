@@ -188,10 +188,9 @@ def inserts(seconds: float, threads: int = 2) -> float:
 
     from django.db import connections
 
+    from django_idempotency import FingerprintRule, Policy, json_reply
     from django_idempotency.core.decisions import Call
-    from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
-    from django_idempotency.core.policy import Policy
-    from django_idempotency.core.replies import json_reply
+    from django_idempotency.core.fingerprint import RequestParts, seal
     from django_idempotency.flow import run
 
     fingerprint = seal(RequestParts("POST", "/", "", "application/json", b"{}"), FingerprintRule())

@@ -1,3 +1,30 @@
-"""Safe retries for Django: one key, one effect, one answer."""
+"""Safe retries for Django: one key, one effect, one response.
+
+The names below are the vocabulary that settings, views, operations and reconcilers share. They need neither Django's
+app registry nor its settings, so a settings module may import them.
+"""
+
+from django_idempotency.core.fingerprint import FingerprintRule
+from django_idempotency.core.keys import KeyRule, all_of, entropy, no_personal_data, unguessable
+from django_idempotency.core.policy import IETF, STRIPE, Policy, Profile
+from django_idempotency.core.replies import Reply, ReplyRule, json_reply
+from django_idempotency.core.states import Status
+
+__all__ = [
+    "IETF",
+    "STRIPE",
+    "FingerprintRule",
+    "KeyRule",
+    "Policy",
+    "Profile",
+    "Reply",
+    "ReplyRule",
+    "Status",
+    "all_of",
+    "entropy",
+    "json_reply",
+    "no_personal_data",
+    "unguessable",
+]
 
 __version__ = "0.1.0"

@@ -23,6 +23,30 @@ IdempotencyError
 └── NotExecuted             raised by a handler: nothing happened, the key may be used again
 """
 
+__all__ = [
+    "AlreadyFinished",
+    "ChangedDefinition",
+    "EndedWithoutResult",
+    "IdempotencyError",
+    "InsideTransaction",
+    "InvalidKey",
+    "KeyExpired",
+    "KeyReused",
+    "LostFence",
+    "Misplaced",
+    "NoPrincipal",
+    "NotExecuted",
+    "OutcomeUnknown",
+    "StepInDoubt",
+    "StillRunning",
+    "StoreUnavailable",
+    "UnknownOperation",
+    "UnreadBody",
+    "UnreadableFingerprint",
+    "UnreadableReply",
+    "UnstorableResponse",
+]
+
 
 class IdempotencyError(Exception):
     """Something about an idempotency key went wrong."""

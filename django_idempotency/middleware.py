@@ -20,6 +20,10 @@ from django_idempotency.http.context import NONE, attach
 from django_idempotency.http.exchange import MARK, covers
 from django_idempotency.http.urlconf import Endpoint, layers
 
+__all__ = [
+    "IdempotencyMiddleware",
+]
+
 _FROM_SETTINGS: Final = Arguments({})
 
 

@@ -8,8 +8,15 @@ from django.utils.translation import gettext_lazy as _
 
 from django_idempotency.core.decisions import derived_key
 from django_idempotency.core.policy import LostLease
-from django_idempotency.core.states import IN_DOUBT, TERMINAL, Status
+from django_idempotency.core.states import Status
 from django_idempotency.fields import ExactCharField, PresentIndex, StatementNow
+
+__all__ = [
+    "DutyRun",
+    "IdempotencyCount",
+    "IdempotencyEvent",
+    "IdempotencyKey",
+]
 
 STATUSES = [(status.value, status.value.replace("_", " ")) for status in Status]
 LOST_LEASE = [(each.value, each.value) for each in LostLease]
@@ -20,7 +27,7 @@ class IdempotencyKeyQuerySet(models.QuerySet["IdempotencyKey"]):
 
     def in_doubt(self) -> "IdempotencyKeyQuerySet":
         """Nobody knows whether the effect happened."""
-        return self.filter(status__in=IN_DOUBT)
+        return self.filter(status__in=Status.IN_DOUBT)
 
     def needing_a_person(self) -> "IdempotencyKeyQuerySet":
         """Reconciliation gave up."""
@@ -44,7 +51,7 @@ class IdempotencyKeyQuerySet(models.QuerySet["IdempotencyKey"]):
 
     def terminal(self) -> "IdempotencyKeyQuerySet":
         """The answer is stored."""
-        return self.filter(status__in=TERMINAL)
+        return self.filter(status__in=Status.TERMINAL)
 
     def waiting(self, silent: timedelta) -> "IdempotencyKeyQuerySet":
         """Accepted work that no worker has begun. What was put back waits for its turn, but not for so long."""

@@ -36,6 +36,12 @@ from django_idempotency.flow.attempt import Attempt, Held
 from django_idempotency.flow.finish import finish
 from django_idempotency.flow.run import run as run_flow
 
+__all__ = [
+    "Claim",
+    "once",
+    "once_per",
+]
+
 P = ParamSpec("P")
 
 JSON: Final = "application/json"

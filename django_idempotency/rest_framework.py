@@ -37,6 +37,11 @@ from django_idempotency.http.run import run
 from django_idempotency.http.views import operation_status
 from django_idempotency.signals import logger
 
+__all__ = [
+    "IdempotentMixin",
+    "IdempotentRequest",
+]
+
 if TYPE_CHECKING:
     _View = APIView
 else:

@@ -9,6 +9,29 @@ from typing import Any, Final
 
 from django.dispatch import Signal
 
+__all__ = [
+    "completed",
+    "dead_lettered",
+    "doubted",
+    "fence_lost",
+    "in_doubt",
+    "in_flight",
+    "lease_lapsed",
+    "misused",
+    "pruned",
+    "reconcile_failed",
+    "refused_expired",
+    "released",
+    "renewed",
+    "replayed",
+    "reserved",
+    "resolved",
+    "resume_failed",
+    "retried",
+    "store_failed",
+    "taken_over",
+]
+
 logger: Final = logging.getLogger("django_idempotency")
 security: Final = logging.getLogger("django_idempotency.security")
 

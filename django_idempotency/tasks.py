@@ -16,6 +16,11 @@ from celery.signals import worker_process_shutdown
 
 from django_idempotency.exceptions import InvalidKey, Misplaced, NotExecuted, StillRunning, StoreUnavailable
 
+__all__ = [
+    "beat_schedule",
+    "once_per_message",
+]
+
 Function: TypeAlias = Callable[..., Any]
 
 SECONDS: Final = {

@@ -6,6 +6,12 @@ from typing import Final
 from django_idempotency.fields import StatementNow
 from django_idempotency.models import IdempotencyKey
 
+__all__ = [
+    "grace_over",
+    "lease_over",
+    "retention_over",
+]
+
 _JUST_OVER: Final = timedelta(seconds=1)
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TypeAlias
 from xml.sax.saxutils import escape
 
-from django_idempotency.core.states import TRANSITIONS, Edge, Guard, Status, Transition
+from django_idempotency import Status
+from django_idempotency.core.states import TRANSITIONS, Edge, Guard, Transition
 
 DOCS = Path(__file__).resolve().parent
 PICTURE = DOCS / "images" / "states.svg"

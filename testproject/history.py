@@ -12,8 +12,8 @@ from uuid import UUID, uuid4
 from django.db import transaction
 from django.utils import timezone
 
+from django_idempotency import Status
 from django_idempotency.core.decisions import record_id
-from django_idempotency.core.states import Status
 from django_idempotency.models import DutyRun, IdempotencyCount, IdempotencyEvent, IdempotencyKey
 
 MARK = "seed-history"

@@ -9,7 +9,7 @@ from typing import Any
 
 import django
 
-from django_idempotency.tasks import SECONDS, beat_schedule
+from django_idempotency.tasks import beat_schedule
 from testproject import policy
 from testproject.databases import from_url
 
@@ -111,8 +111,11 @@ CELERY_TASK_SERIALIZER = "json"
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_DEFAULT_QUEUE = os.environ.get("CELERY_TASK_DEFAULT_QUEUE", "celery")
-every = os.environ.get("IDEMPOTENCY_EVERY_SECONDS")  # for those who want to watch: every duty in this rhythm
-CELERY_BEAT_SCHEDULE = beat_schedule(**({task.rpartition(".")[2]: int(every) for task in SECONDS} if every else {}))
+every = os.environ.get("IDEMPOTENCY_EVERY_SECONDS")  # runs every maintenance job at this interval, to watch them
+CELERY_BEAT_SCHEDULE = beat_schedule()
+if every:
+    tasks = [name.rpartition(".")[2] for name in CELERY_BEAT_SCHEDULE]
+    CELERY_BEAT_SCHEDULE = beat_schedule(**dict.fromkeys(tasks, int(every)))
 CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, object] = {}
 if CELERY_BROKER_URL.startswith("filesystem:"):
     CELERY_BROKER_TRANSPORT_OPTIONS = {

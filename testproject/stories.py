@@ -10,11 +10,11 @@ from uuid import UUID
 from django.db.models import F
 from django.utils import timezone
 
+from django_idempotency import FingerprintRule, Policy, json_reply
 from django_idempotency.core.decisions import Call
-from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
-from django_idempotency.core.policy import Expiry, Policy
+from django_idempotency.core.fingerprint import RequestParts, seal
+from django_idempotency.core.policy import Expiry
 from django_idempotency.core.progress import Progress
-from django_idempotency.core.replies import json_reply
 from django_idempotency.flow import claim
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.finish import doubt, finish, release

@@ -10,10 +10,9 @@ import pytest
 from django.test import override_settings
 from pytest_django import Settings
 
+from django_idempotency import IETF, STRIPE, FingerprintRule, Policy, ReplyRule
 from django_idempotency.conf import Arguments, conf, names, policy
-from django_idempotency.core.fingerprint import FingerprintRule
-from django_idempotency.core.policy import IETF, STRIPE, AfterExpiry, Expiry, Mode, Policy
-from django_idempotency.core.replies import ReplyRule
+from django_idempotency.core.policy import AfterExpiry, Expiry, Mode
 
 SECONDS = timedelta(seconds=1)
 OTHER = replace(IETF, name="other", mismatch=409)

@@ -17,8 +17,7 @@ from django.db import connection
 from django.test import Client as Browser
 from django.test.utils import CaptureQueriesContext
 
-from django_idempotency import signals
-from django_idempotency.core.replies import json_reply
+from django_idempotency import json_reply, signals
 from django_idempotency.flow import run
 from django_idempotency.models import IdempotencyCount
 from django_idempotency.monitoring import outcomes

@@ -11,10 +11,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import include, path
 
-from django_idempotency import maintenance
+from django_idempotency import FingerprintRule, Policy, maintenance
 from django_idempotency.core.decisions import Call
-from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
-from django_idempotency.core.policy import Policy
+from django_idempotency.core.fingerprint import RequestParts, seal
 from django_idempotency.flow import claim
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.finish import doubt

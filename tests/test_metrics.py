@@ -15,12 +15,10 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry
 
-from django_idempotency import signals
+from django_idempotency import FingerprintRule, Policy, json_reply, signals
 from django_idempotency.contrib import opentelemetry, prometheus
 from django_idempotency.core.decisions import Call
-from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
-from django_idempotency.core.policy import Policy
-from django_idempotency.core.replies import json_reply
+from django_idempotency.core.fingerprint import RequestParts, seal
 from django_idempotency.flow import claim, finish, run
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.models import IdempotencyKey

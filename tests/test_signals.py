@@ -11,8 +11,7 @@ import pytest
 from django.db import OperationalError, connection
 from django.dispatch import Signal
 
-from django_idempotency import signals
-from django_idempotency.core.states import Status
+from django_idempotency import Status, signals
 from django_idempotency.exceptions import LostFence, NotExecuted, StoreUnavailable
 from django_idempotency.flow.claim import begin, lapse
 from django_idempotency.flow.finish import fail, finish, release

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_idempotency.core.states import Status
+from django_idempotency import Status
 from django_idempotency.maintenance import reap, reconcile, sweep
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.testing import grace_over, lease_over, retention_over

@@ -6,11 +6,21 @@ The store's statements, the CHECK constraints, the drawn diagram and the tests a
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Final
+from typing import ClassVar, Final
+
+__all__ = ["TRANSITIONS", "Edge", "Event"]
 
 
 class Status(StrEnum):
-    """Where a record stands."""
+    """The state of a record."""
+
+    LEASED: ClassVar["frozenset[Status]"]  # an attempt, or the message that asks for one, owes work until a deadline
+    OWNED: ClassVar["frozenset[Status]"]  # the attempt that holds the token may still end it
+    OPEN: ClassVar["frozenset[Status]"]  # not settled: somebody or something still has to act
+    IN_DOUBT: ClassVar["frozenset[Status]"]  # the outcome is not known
+    TERMINAL: ClassVar["frozenset[Status]"]  # the response is stored
+    ENDED: ClassVar["frozenset[Status]"]  # terminal, or kept for audit after that
+    SETTLEABLE: ClassVar["frozenset[Status]"]  # positive evidence completes it
 
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
@@ -26,6 +36,14 @@ class Status(StrEnum):
         """One sentence: what it means, and who moves it on."""
         return _MEANINGS[self]
 
+
+Status.LEASED = frozenset({Status.PENDING, Status.IN_PROGRESS})
+Status.OWNED = frozenset({Status.IN_PROGRESS, Status.UNKNOWN})
+Status.IN_DOUBT = frozenset({Status.UNKNOWN, Status.DEAD_LETTER})
+Status.OPEN = Status.LEASED | Status.IN_DOUBT
+Status.TERMINAL = frozenset({Status.COMPLETED, Status.FAILED})
+Status.ENDED = Status.TERMINAL | {Status.EXPIRED}
+Status.SETTLEABLE = Status.IN_DOUBT | {Status.PENDING, Status.FAILED_RETRYABLE}
 
 _MEANINGS: Final = {
     Status.PENDING: "Accepted and waiting for a worker, which claims it; the reaper fails it when it is abandoned.",
@@ -123,8 +141,6 @@ class Transition:
 
 
 S, E, G = Status, Event, Guard
-_TERMINAL = (S.COMPLETED, S.FAILED)
-_DOUBT = (S.UNKNOWN, S.DEAD_LETTER)
 _RUNNER = "request or resumer"
 
 
@@ -184,20 +200,13 @@ TRANSITIONS: Final[tuple[Transition, ...]] = (
     _row("T11", S.UNKNOWN, E.INCONCLUSIVE, (G.TOKEN_AS_READ, G.TRIES_LEFT), S.UNKNOWN, "reconciler"),
     _row("T11p", S.UNKNOWN, E.POSTPONE, (G.TOKEN_AS_READ,), S.UNKNOWN, "reconciler or resumer"),
     _row("T12", S.UNKNOWN, E.INCONCLUSIVE, (G.TOKEN_AS_READ, G.NO_TRIES_LEFT), S.DEAD_LETTER, "reconciler"),
-    _row(
-        "T13",
-        (S.UNKNOWN, S.FAILED_RETRYABLE, S.DEAD_LETTER, S.PENDING),
-        E.EVIDENCE,
-        (),
-        S.COMPLETED,
-        "webhook or operator",
-    ),
+    _row("T13", S.SETTLEABLE, E.EVIDENCE, (), S.COMPLETED, "webhook or operator"),
     _row("T13'", S.IN_PROGRESS, E.EVIDENCE, (), Edge.SAME, "webhook"),
     _row("T13e", S.FAILED, E.EVIDENCE, (), Edge.SAME, "webhook or operator"),
-    _row("T13''", _DOUBT, E.DENIAL, (G.HAS_RUN,), S.UNKNOWN, "webhook"),
-    _row("T13s", _DOUBT, E.STEP_EVIDENCE, (G.PROGRESS_AS_READ,), S.UNKNOWN, "webhook or operator"),
-    _row("T14", _DOUBT, E.DISMISS, (G.GRACE_OVER,), S.FAILED_RETRYABLE, "operator"),
-    _row("T14s", _DOUBT, E.STEP_DISMISS, (G.PROGRESS_AS_READ, G.GRACE_OVER), S.UNKNOWN, "operator"),
+    _row("T13''", S.IN_DOUBT, E.DENIAL, (G.HAS_RUN,), S.UNKNOWN, "webhook"),
+    _row("T13s", S.IN_DOUBT, E.STEP_EVIDENCE, (G.PROGRESS_AS_READ,), S.UNKNOWN, "webhook or operator"),
+    _row("T14", S.IN_DOUBT, E.DISMISS, (G.GRACE_OVER,), S.FAILED_RETRYABLE, "operator"),
+    _row("T14s", S.IN_DOUBT, E.STEP_DISMISS, (G.PROGRESS_AS_READ, G.GRACE_OVER), S.UNKNOWN, "operator"),
     _row("T14'", S.DEAD_LETTER, E.TRY_AGAIN, (), S.UNKNOWN, "operator"),
     _row(
         "T15",
@@ -208,19 +217,19 @@ TRANSITIONS: Final[tuple[Transition, ...]] = (
         "request",
     ),
     _row("T15", S.FAILED_RETRYABLE, E.REQUEST, (G.RETAINED, G.NO_ATTEMPTS_LEFT), S.FAILED, "request"),
-    _row("T16", _TERMINAL, E.REQUEST, (G.RETAINED,), Edge.SAME, "request"),
+    _row("T16", S.TERMINAL, E.REQUEST, (G.RETAINED,), Edge.SAME, "request"),
     _row(
         "T16'",
-        (*_TERMINAL, S.FAILED_RETRYABLE, S.EXPIRED),
+        S.ENDED | {S.FAILED_RETRYABLE},
         E.REQUEST,
         (G.RETENTION_OVER,),
         S.IN_PROGRESS,
         "request",
     ),
     _row("T17", S.DEAD_LETTER, E.REQUEST, (), Edge.SAME, "request"),
-    _row("T18", _TERMINAL, E.EXPIRE, (G.RETENTION_OVER, G.AUDITED), S.EXPIRED, "reaper"),
-    _row("T18", _TERMINAL, E.EXPIRE_NOW, (), S.EXPIRED, "operator"),
-    _row("T19", _TERMINAL, E.DELETE, (G.RETENTION_OVER, G.NOT_AUDITED), Edge.DELETED, "reaper"),
+    _row("T18", S.TERMINAL, E.EXPIRE, (G.RETENTION_OVER, G.AUDITED), S.EXPIRED, "reaper"),
+    _row("T18", S.TERMINAL, E.EXPIRE_NOW, (), S.EXPIRED, "operator"),
+    _row("T19", S.TERMINAL, E.DELETE, (G.RETENTION_OVER, G.NOT_AUDITED), Edge.DELETED, "reaper"),
     _row("T19", S.EXPIRED, E.DELETE, (G.RETENTION_OVER,), Edge.DELETED, "reaper"),
     _row("T20", S.FAILED_RETRYABLE, E.DELETE, (G.RETENTION_OVER, G.GRACE_OVER), Edge.DELETED, "reaper"),
     _row("T21", (S.IN_PROGRESS, S.UNKNOWN, S.DEAD_LETTER), E.DELETE, (), Edge.SAME, "reaper"),
@@ -241,6 +250,3 @@ TRANSITIONS: Final[tuple[Transition, ...]] = (
     _row("D6", S.PENDING, E.ABANDON, (G.RETENTION_OVER,), S.FAILED, "reaper"),
     _row("A1", (), E.ANSWERED, (), S.COMPLETED, "request in atomic mode"),
 )
-
-TERMINAL: Final = frozenset(_TERMINAL)
-IN_DOUBT: Final = frozenset(_DOUBT)

@@ -25,7 +25,6 @@ from django_idempotency.store import attempts, events, limits, records
 
 T = TypeVar("T")
 
-OWNED: Final = (Status.IN_PROGRESS, Status.UNKNOWN)
 # The server itself said no, as a deferred constraint does at COMMIT: the transaction was rolled back for certain.
 _REFUSED: Final = (IntegrityError, DataError, ProgrammingError)
 
@@ -155,7 +154,7 @@ class _RefusedInDoubt(Exception):
 
 def _still_mine(attempt: Attempt) -> bool:
     record = records.find(attempt.call.scope, attempt.call.id, attempt.using)
-    return record is not None and record.token == attempt.token and record.status in OWNED
+    return record is not None and record.token == attempt.token and record.status in Status.OWNED
 
 
 def completed_by(attempt: Attempt, record: Record) -> bool:

@@ -5,7 +5,7 @@ resolve("5a1f…-charge", Landed(write=partial(book, charge)), by="gateway")
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
 from django.db import Error, connections, transaction
@@ -34,14 +34,12 @@ from django_idempotency.store import duties, events, operations, records, verdic
 from django_idempotency.store.database import alias
 from django_idempotency.store.operations import GoOn
 
-OPEN_TO_EVIDENCE: Final = (Status.UNKNOWN, Status.FAILED_RETRYABLE, Status.DEAD_LETTER, Status.PENDING)
-ENDED: Final = (Status.COMPLETED, Status.FAILED, Status.EXPIRED)
-
 Reference: TypeAlias = UUID | str | tuple[str, str]
 
 
-def find_record(reference: Reference, using: str) -> IdempotencyKey | None:
-    """By record id, by a derived key, or by (scope, key)."""
+def find_record(reference: Reference, using: str | None = None) -> IdempotencyKey | None:
+    """Return the record with this id, this downstream key or this (scope, key); None if there is none."""
+    using = using or alias()
     if isinstance(reference, tuple):
         return IdempotencyKey.objects.using(using).filter(id=record_id(*reference)).first()
     text = str(reference)
@@ -75,7 +73,7 @@ def resolve(
     if row is None or seen is None:
         return Outcome.ABSENT
     if isinstance(verdict, Landed):
-        if not operator and seen.status not in ENDED and _about_another(reference, row):
+        if not operator and seen.status not in Status.ENDED and _about_another(reference, row):
             return _unchanged(seen)
         return _evidence(seen, verdict, by, reason, using)
     if isinstance(verdict, NotLanded) and not operator:
@@ -113,7 +111,7 @@ def _unchanged(seen: Record) -> Outcome:
 
 
 def _evidence(seen: Record, verdict: Landed, by: str, reason: str, using: str) -> Outcome:
-    if seen.status not in OPEN_TO_EVIDENCE:
+    if seen.status not in Status.SETTLEABLE:
         return _standing(seen.status, seen, by, reason, using)
     try:
         store = partial(_by_evidence, seen, using)
@@ -121,7 +119,7 @@ def _evidence(seen: Record, verdict: Landed, by: str, reason: str, using: str) -
     except (Overtaken, Error) as problem:
         # A write that is refused because the same row exists already was overtaken too.
         now = records.find(seen.scope, seen.id, using) if not connections[using].needs_rollback else seen
-        if isinstance(problem, Error) and now is not None and now.status in OPEN_TO_EVIDENCE:
+        if isinstance(problem, Error) and now is not None and now.status in Status.SETTLEABLE:
             raise
         return _standing(now.status if now is not None else Status.EXPIRED, seen, by, reason, using)
     announce_committed(signals.resolved, using, record=seen.id, outcome=Outcome.LANDED)
@@ -132,7 +130,7 @@ def _standing(status: Status, seen: Record, by: str, reason: str, using: str) ->
     """What evidence that changed nothing met: a record that has ended, or one that is still on its way."""
     if status is Status.FAILED:
         return _too_late(seen, by, reason, using)
-    return Outcome.OVERTAKEN if status in ENDED else Outcome.RUNNING
+    return Outcome.OVERTAKEN if status in Status.ENDED else Outcome.RUNNING
 
 
 def _too_late(seen: Record, by: str, reason: str, using: str) -> Outcome:
@@ -176,7 +174,7 @@ def _dismiss(seen: Record, go_on: GoOn | None, by: str, reason: str, using: str)
         if done:
             events.note(seen.id, "dismissed", "T14" if go_on is None else "T14s", using, actor=by, reason=reason)
     if not done:
-        waits = seen.status in (Status.UNKNOWN, Status.DEAD_LETTER) and (seen.grace_left or 0) > 0
+        waits = seen.status in Status.IN_DOUBT and (seen.grace_left or 0) > 0
         return Outcome.POSTPONED if waits else _unchanged(seen)
     if go_on is not None:
         return Outcome.RESUMABLE

@@ -1,7 +1,6 @@
 """The audit trail: written beside a change that a person will want to know about, in the same transaction."""
 
 from datetime import timedelta
-from typing import Final
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, QuerySet, Value
@@ -9,9 +8,6 @@ from django.db.models import Exists, OuterRef, QuerySet, Value
 from django_idempotency.core.states import Status
 from django_idempotency.fields import StatementNow
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
-
-# Whoever has to settle these needs their story, and a dead letter is found through its event.
-UNSETTLED: Final = (Status.PENDING, Status.IN_PROGRESS, Status.UNKNOWN, Status.DEAD_LETTER)
 
 
 def note(record: UUID, kind: str, cite: str, using: str, actor: str = "", reason: str = "") -> None:
@@ -28,7 +24,7 @@ def _storable(text: str) -> str:
 
 def past(retention: timedelta, using: str) -> QuerySet[IdempotencyEvent]:
     """Events older than that, but for those of records that nobody has settled yet."""
-    unsettled = IdempotencyKey.objects.filter(id=OuterRef("record_id"), status__in=UNSETTLED)
+    unsettled = IdempotencyKey.objects.filter(id=OuterRef("record_id"), status__in=Status.OPEN)
     old = IdempotencyEvent.objects.using(using).filter(at__lte=StatementNow() - Value(retention))
     return old.filter(~Exists(unsettled)).order_by("at")
 

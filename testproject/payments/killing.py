@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Literal
 
 from django_idempotency.operations import Op
-
-from django_idempotency.flow.steps import InDoubt
 from testproject.payments.simulate import Simulation
 
 # Not among the operation's arguments: whoever goes on with it is not to die of them too.
@@ -45,7 +43,7 @@ class KillableSteps:
         with _around(name):
             return self._op.phase(name, _opened(name, function), *arguments)
 
-    def effect(self, name: str, function: Callable[[str], Any], *, in_doubt: InDoubt) -> Any:
+    def effect(self, name: str, function: Callable[[str], Any], *, in_doubt: Literal["repeat", "reconcile"]) -> Any:
         with _around(name):
             return self._op.effect(name, _opened(name, function), in_doubt=in_doubt)
 

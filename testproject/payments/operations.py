@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db.models import Count, Sum
 
-from django_idempotency.core.replies import Reply, json_reply
+from django_idempotency import Reply, json_reply
 from django_idempotency.operations import Op, operation
 from testproject.gateway.charges import Order
 from testproject.payments.charging import charge

@@ -9,7 +9,7 @@ from typing import Any
 from django.urls import reverse
 from rest_framework.renderers import JSONRenderer
 
-from django_idempotency.core.replies import Reply, json_reply
+from django_idempotency import Reply, json_reply
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.reconciliation import Landed, NotLanded, Verdict, reconciler
 from testproject.gateway.charges import Charge

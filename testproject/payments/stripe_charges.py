@@ -12,7 +12,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_POST
 from rest_framework.exceptions import APIException, ValidationError
 
-from django_idempotency.core.policy import STRIPE
+from django_idempotency import STRIPE
 from django_idempotency.decorators import IdempotentRequest, idempotent
 from testproject.gateway.charges import Order
 from testproject.payments import json_bodies, simulate

@@ -11,13 +11,12 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
-from django_idempotency.reconciliation import Outcome, find_record, resolve
 from rest_framework import serializers
 from rest_framework.exceptions import PermissionDenied
 
 from django_idempotency.exceptions import StillRunning
 from django_idempotency.once import Claim, once_per
-from django_idempotency.store.database import alias
+from django_idempotency.reconciliation import Outcome, find_record, resolve
 from testproject.gateway.charges import Charge
 from testproject.gateway.signatures import HEADER, verify
 from testproject.payments import json_bodies, simulate
@@ -75,7 +74,7 @@ def receive(request: HttpRequest) -> HttpResponse:
 
 def settle(charge: Charge) -> Outcome:
     """The charge's key leads to the record of the request that asked for it, where there is one."""
-    record = find_record(charge.key, alias()) if charge.key else None
+    record = find_record(charge.key) if charge.key else None
     if charge.key is None or record is None:
         return Outcome.ABSENT
     return resolve(charge.key, told(record, charge), by="gateway")

@@ -13,12 +13,12 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
-from django_idempotency.reconciliation import Landed, reconciler
 from pytest_django.live_server_helper import LiveServer
 
-from django_idempotency.core.states import Status
+from django_idempotency import Status
 from django_idempotency.flow.registry import _RECONCILERS
 from django_idempotency.models import IdempotencyKey
+from django_idempotency.reconciliation import Landed, reconciler
 from testproject.stories import tell
 from tests.browser.browsing import axe, launched, opened, playwright
 from tests.console.people import LIST, RIGHTS, act, page_of, person, record

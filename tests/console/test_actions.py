@@ -13,8 +13,8 @@ from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
 
+from django_idempotency import Status
 from django_idempotency.console.actions import ACTIONS, BY_NAME
-from django_idempotency.core.states import Status
 from django_idempotency.flow.registry import _RECONCILERS
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, reconciler, try_again

@@ -18,12 +18,11 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from django_idempotency import maintenance
+from django_idempotency import Status, maintenance
 from django_idempotency.console.dashboard import numbers
 from django_idempotency.console.dashboard.numbers import PERIODS, Figures, ask, figures, forget
 from django_idempotency.console.wording import number, span
 from django_idempotency.core.decisions import record_id
-from django_idempotency.core.states import Status
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
 from django_idempotency.store import counts
 from django_idempotency.store.dashboard import position

@@ -13,8 +13,8 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
+from django_idempotency import Status
 from django_idempotency.console import keyset
-from django_idempotency.core.states import Status
 from django_idempotency.models import IdempotencyKey
 from tests.console.people import LIST, client_of, many, page_of, record
 

@@ -12,8 +12,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from django_idempotency import Status
 from django_idempotency.console import keyset
-from django_idempotency.core.states import Status
 from django_idempotency.models import IdempotencyKey
 from tests.console.people import LIST, many
 

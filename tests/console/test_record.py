@@ -12,10 +12,10 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
+from django_idempotency import Status
 from django_idempotency.console import bodies, record, timeline, wording
 from django_idempotency.console.wording import STATES
 from django_idempotency.core.progress import Progress
-from django_idempotency.core.states import Status
 from django_idempotency.models import IdempotencyEvent
 from django_idempotency.store import events
 from tests.console import people

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from django_idempotency import FingerprintRule, Policy, Reply, Status
 from django_idempotency.core.decisions import (
     Accepted,
     Call,
@@ -30,10 +31,9 @@ from django_idempotency.core.decisions import (
     derived_key,
     record_id,
 )
-from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
-from django_idempotency.core.policy import AfterExpiry, LostLease, Policy
-from django_idempotency.core.replies import Reply
-from django_idempotency.core.states import TRANSITIONS, Edge, Event, Guard, Status
+from django_idempotency.core.fingerprint import RequestParts, seal
+from django_idempotency.core.policy import AfterExpiry, LostLease
+from django_idempotency.core.states import TRANSITIONS, Edge, Event, Guard
 
 OURS = RequestParts("POST", "/pay", "", "application/json", b'{"amount": 1}')
 THEIRS = replace(OURS, body=b'{"amount": 2}')

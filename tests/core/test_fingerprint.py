@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from django_idempotency.core.fingerprint import FORM, FingerprintRule, Part, RequestParts, agrees, same, seal
+from django_idempotency import FingerprintRule
+from django_idempotency.core.fingerprint import FORM, Part, RequestParts, agrees, same, seal
 from django_idempotency.exceptions import UnreadableFingerprint
 
 UNTIMED = settings(deadline=None)  # a busy machine is no failure

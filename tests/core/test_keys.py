@@ -8,15 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from django_idempotency.core.keys import (
-    REFUSALS,
-    KeyRule,
-    all_of,
-    entropy,
-    no_personal_data,
-    parse_key,
-    unguessable,
-)
+from django_idempotency import KeyRule, all_of, entropy, no_personal_data, unguessable
+from django_idempotency.core.keys import REFUSALS, parse_key
 from django_idempotency.exceptions import InvalidKey
 
 UNTIMED = settings(deadline=None)  # a busy machine is no failure

@@ -6,23 +6,8 @@ from typing import Any
 
 import pytest
 
-from django_idempotency.core.fingerprint import FingerprintRule
-from django_idempotency.core.keys import KeyRule
-from django_idempotency.core.policy import (
-    IETF,
-    STRIPE,
-    AfterExpiry,
-    Expiry,
-    LostLease,
-    Mode,
-    OnError,
-    Policy,
-    Profile,
-    Shape,
-    Streaming,
-    Transaction,
-)
-from django_idempotency.core.replies import ReplyRule
+from django_idempotency import IETF, STRIPE, FingerprintRule, KeyRule, Policy, Profile, ReplyRule
+from django_idempotency.core.policy import AfterExpiry, Expiry, LostLease, Mode, OnError, Shape, Streaming, Transaction
 
 SECOND = timedelta(seconds=1)
 

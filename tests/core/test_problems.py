@@ -5,8 +5,8 @@ import re
 
 import pytest
 
+from django_idempotency import IETF, STRIPE, Profile
 from django_idempotency.core import problems
-from django_idempotency.core.policy import IETF, STRIPE, Profile
 from django_idempotency.core.problems import INVALID, MISMATCH, MISSING, UNAVAILABLE, UNKNOWN, Problem, render
 
 ALL = [each for each in vars(problems).values() if isinstance(each, Problem)]

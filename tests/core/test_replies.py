@@ -6,16 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from django_idempotency.core.replies import (
-    DEFAULT_HEADERS,
-    NEVER_STORED,
-    Reply,
-    ReplyRule,
-    capture,
-    dump_headers,
-    json_reply,
-    load_headers,
-)
+from django_idempotency import Reply, ReplyRule, json_reply
+from django_idempotency.core.replies import DEFAULT_HEADERS, NEVER_STORED, capture, dump_headers, load_headers
 from django_idempotency.exceptions import UnreadableReply
 
 EVERYTHING = [

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from django_idempotency.core.states import IN_DOUBT, TERMINAL, TRANSITIONS, Edge, Event, Guard, Status
+from django_idempotency import Status
+from django_idempotency.core.states import TRANSITIONS, Edge, Event, Guard
 
 CHANGES = [each for each in TRANSITIONS if isinstance(each.target, Status)]
 
@@ -33,7 +34,7 @@ def test_every_state_answers_a_request() -> None:
 def test_what_is_open_or_in_doubt_is_never_deleted() -> None:
     deleted = {source for each in TRANSITIONS if each.target is Edge.DELETED for source in each.sources}
     assert deleted == {Status.COMPLETED, Status.FAILED, Status.FAILED_RETRYABLE, Status.EXPIRED}
-    assert not deleted & {*IN_DOUBT, Status.IN_PROGRESS, Status.PENDING}
+    assert not deleted & {*Status.IN_DOUBT, Status.IN_PROGRESS, Status.PENDING}
 
 
 def test_only_its_owner_ends_a_running_attempt() -> None:
@@ -46,7 +47,7 @@ def test_only_its_owner_ends_a_running_attempt() -> None:
 def test_nothing_leaves_an_answer_before_its_time() -> None:
     """But for an operator who says so, which is written down."""
     for each in TRANSITIONS:
-        if each.sources & TERMINAL and each.target is not Edge.SAME and each.event is not Event.EXPIRE_NOW:
+        if each.sources & Status.TERMINAL and each.target is not Edge.SAME and each.event is not Event.EXPIRE_NOW:
             assert Guard.RETENTION_OVER in each.guards, each.cite
 
 

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from django.db import connection, transaction
 
+from django_idempotency import Reply
 from django_idempotency.core.decisions import Call, Gone, InDoubt, InFlight, Mismatch, Replay
-from django_idempotency.core.replies import Reply
 from django_idempotency.flow.finish import fail, finish
 from django_idempotency.flow.run import run
 from testproject.payments.models import LedgerEntry

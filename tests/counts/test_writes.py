@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 from django.db import connection, transaction
 
+from django_idempotency import Reply
 from django_idempotency.core.decisions import Call
-from django_idempotency.core.replies import Reply
 from django_idempotency.flow.run import run
 from testproject.payments.models import LedgerEntry
 from tests.flow.flows import BOOKED, a_call, claimed, elsewhere

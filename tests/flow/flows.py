@@ -14,11 +14,9 @@ from uuid import uuid4
 from django.db import connection, connections, transaction
 from django.dispatch import Signal
 
+from django_idempotency import FingerprintRule, Policy, Reply, Status
 from django_idempotency.core.decisions import Answer, Call
-from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
-from django_idempotency.core.policy import Policy
-from django_idempotency.core.replies import Reply
-from django_idempotency.core.states import Status
+from django_idempotency.core.fingerprint import RequestParts, seal
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.claim import begin
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey

@@ -7,10 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from django_idempotency import signals
+from django_idempotency import Reply, Status, signals
 from django_idempotency.core.decisions import Accepted, Gone, InDoubt, InFlight, Mismatch, Replay
-from django_idempotency.core.replies import Reply
-from django_idempotency.core.states import Status
 from django_idempotency.flow.claim import peek
 from django_idempotency.flow.finish import fail, finish
 from django_idempotency.flow.run import run

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection
 
+from django_idempotency import Reply, Status
 from django_idempotency.core.decisions import Call
-from django_idempotency.core.replies import Reply
-from django_idempotency.core.states import Status
 from django_idempotency.exceptions import NotExecuted
 from django_idempotency.flow.finish import fail, finish
 from django_idempotency.flow.run import run

@@ -7,10 +7,8 @@ import asyncio
 import pytest
 from django.db import connection
 
-from django_idempotency import signals
+from django_idempotency import Reply, Status, signals
 from django_idempotency.core.decisions import InDoubt, Replay
-from django_idempotency.core.replies import Reply
-from django_idempotency.core.states import Status
 from django_idempotency.exceptions import NotExecuted
 from django_idempotency.flow.finish import doubt, fail, finish, release
 from django_idempotency.flow.run import run

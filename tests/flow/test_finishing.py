@@ -9,10 +9,8 @@ from time import sleep
 import pytest
 from django.db import IntegrityError, OperationalError, transaction
 
-from django_idempotency import signals
+from django_idempotency import Reply, Status, signals
 from django_idempotency.core.decisions import Replay
-from django_idempotency.core.replies import Reply
-from django_idempotency.core.states import Status
 from django_idempotency.exceptions import (
     AlreadyFinished,
     InsideTransaction,

@@ -13,9 +13,8 @@ from django.http import HttpResponse
 from django.test import Client
 from django.urls import path
 
-from django_idempotency import signals
+from django_idempotency import Status, signals
 from django_idempotency.core.decisions import Call, InDoubt, InFlight, Replay
-from django_idempotency.core.states import Status
 from django_idempotency.decorators import idempotent
 from django_idempotency.exceptions import OutcomeUnknown, StoreUnavailable
 from django_idempotency.flow.deferred import defer

@@ -6,10 +6,8 @@ import pytest
 from django.db import connection, transaction
 from django.test import TestCase
 
-from django_idempotency import signals
+from django_idempotency import Reply, Status, signals
 from django_idempotency.core.decisions import InDoubt, InFlight, Mismatch, Replay
-from django_idempotency.core.replies import Reply
-from django_idempotency.core.states import Status
 from django_idempotency.exceptions import InsideTransaction, LostFence, NotExecuted
 from django_idempotency.flow.atomic import run_atomic
 from django_idempotency.flow.claim import begin

@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 
 import django_idempotency
-from django_idempotency.core.fingerprint import FingerprintRule
-from django_idempotency.core.keys import KeyRule
-from django_idempotency.core.policy import IETF, Policy, Profile
-from django_idempotency.core.replies import DEFAULT_HEADERS, ReplyRule
+from django_idempotency import IETF, FingerprintRule, KeyRule, Policy, Profile, ReplyRule
+from django_idempotency.core.replies import DEFAULT_HEADERS
 
 PACKAGE = Path(django_idempotency.__file__).parent
 REFERENCE = PACKAGE.parent / "docs" / "reference"

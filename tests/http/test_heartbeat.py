@@ -10,9 +10,9 @@ from uuid import uuid4
 import pytest
 from django.db import connection
 
+from django_idempotency import FingerprintRule, Policy
 from django_idempotency.core.decisions import Call
-from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
-from django_idempotency.core.policy import Policy
+from django_idempotency.core.fingerprint import RequestParts, seal
 from django_idempotency.flow import claim
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.heartbeat import beating

@@ -15,9 +15,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.test import Client, RequestFactory
 from django.urls import path
 
-from django_idempotency import signals
-from django_idempotency.core.policy import STRIPE
-from django_idempotency.core.replies import Reply, ReplyRule
+from django_idempotency import STRIPE, Reply, ReplyRule, signals
 from django_idempotency.decorators import idempotent
 from django_idempotency.exceptions import LostFence, Misplaced, NotExecuted
 from django_idempotency.http import run

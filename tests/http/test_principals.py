@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from django_idempotency.core.policy import Policy
+from django_idempotency import Policy
 from django_idempotency.exceptions import NoPrincipal
 from django_idempotency.http.requests import principal_of
 from django_idempotency.models import IdempotencyKey

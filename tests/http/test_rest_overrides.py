@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from django_idempotency.core.replies import Reply, json_reply
+from django_idempotency import Reply, json_reply
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.operations import Op, operation
 from django_idempotency.rest_framework import IdempotentMixin

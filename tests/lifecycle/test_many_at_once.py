@@ -12,9 +12,8 @@ from uuid import UUID, uuid4
 import pytest
 from django.db import connections
 
-from django_idempotency import maintenance
+from django_idempotency import Reply, json_reply, maintenance
 from django_idempotency.core.decisions import record_id
-from django_idempotency.core.replies import Reply, json_reply
 from django_idempotency.flow import registry
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.reconciliation import Landed, NotLanded, Outcome, reconciler, resolve

@@ -13,11 +13,9 @@ from uuid import UUID, uuid4
 import pytest
 from django.db.models import F
 
-from django_idempotency import maintenance
+from django_idempotency import FingerprintRule, Policy, Reply, json_reply, maintenance
 from django_idempotency.core.decisions import Call, Record
-from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
-from django_idempotency.core.policy import Policy
-from django_idempotency.core.replies import Reply, json_reply
+from django_idempotency.core.fingerprint import RequestParts, seal
 from django_idempotency.flow import claim, reconcile, registry
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.finish import doubt

@@ -8,10 +8,9 @@ from uuid import uuid4
 
 from django.db.models import F
 
+from django_idempotency import FingerprintRule, Policy, Reply, json_reply
 from django_idempotency.core.decisions import Call
-from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
-from django_idempotency.core.policy import Policy
-from django_idempotency.core.replies import Reply, json_reply
+from django_idempotency.core.fingerprint import RequestParts, seal
 from django_idempotency.flow import claim
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.finish import doubt, finish

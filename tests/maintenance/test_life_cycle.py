@@ -12,11 +12,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db.models import F
 
-from django_idempotency import maintenance
+from django_idempotency import FingerprintRule, Policy, json_reply, maintenance
 from django_idempotency.core.decisions import Call
-from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
-from django_idempotency.core.policy import Policy
-from django_idempotency.core.replies import json_reply
+from django_idempotency.core.fingerprint import RequestParts, seal
 from django_idempotency.flow import claim, registry
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.finish import doubt, finish

@@ -9,9 +9,8 @@ from uuid import UUID
 import pytest
 from django.db import connection, transaction
 
-from django_idempotency import maintenance
+from django_idempotency import Reply, json_reply, maintenance
 from django_idempotency.core.keys import LONGEST, fitted
-from django_idempotency.core.replies import Reply, json_reply
 from django_idempotency.exceptions import (
     AlreadyFinished,
     EndedWithoutResult,

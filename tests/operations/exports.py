@@ -5,7 +5,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
 
-from django_idempotency.core.replies import Reply, json_reply
+from django_idempotency import Reply, json_reply
 from django_idempotency.decorators import idempotent
 from django_idempotency.exceptions import NotExecuted, OutcomeUnknown
 from django_idempotency.operations import Op, operation

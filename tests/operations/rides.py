@@ -4,16 +4,15 @@ from datetime import timedelta
 from typing import Any
 
 from django.db.models import F
-from django_idempotency.operations import Op, operation
 
+from django_idempotency import FingerprintRule, Policy, Reply, json_reply
 from django_idempotency.core.decisions import Call
-from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
-from django_idempotency.core.policy import Policy
-from django_idempotency.core.replies import Reply, json_reply
+from django_idempotency.core.fingerprint import RequestParts, seal
 from django_idempotency.flow import claim, steps
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.finish import finish
 from django_idempotency.models import IdempotencyKey
+from django_idempotency.operations import Op, operation
 from testproject.payments.models import LedgerEntry
 
 

@@ -10,10 +10,9 @@ from django.db import connection, transaction
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
-from django_idempotency import maintenance
+from django_idempotency import Reply, json_reply, maintenance
 from django_idempotency.core.decisions import Accepted, Replay
 from django_idempotency.core.progress import Progress
-from django_idempotency.core.replies import Reply, json_reply
 from django_idempotency.exceptions import (
     AlreadyFinished,
     EndedWithoutResult,

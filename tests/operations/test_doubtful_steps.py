@@ -8,10 +8,9 @@ from uuid import uuid4
 import pytest
 from django.db.models import F
 
-from django_idempotency import exceptions, maintenance, reconciliation
+from django_idempotency import Reply, exceptions, json_reply, maintenance, reconciliation
 from django_idempotency.core.decisions import InDoubt
 from django_idempotency.core.progress import Progress
-from django_idempotency.core.replies import Reply, json_reply
 from django_idempotency.flow import claim, reconcile, registry, steps
 from django_idempotency.flow.finish import fail
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey

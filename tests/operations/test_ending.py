@@ -7,8 +7,8 @@ import pytest
 from django.http import HttpResponse
 from django.test import RequestFactory
 
+from django_idempotency import Reply, json_reply
 from django_idempotency.core.progress import Progress
-from django_idempotency.core.replies import Reply, json_reply
 from django_idempotency.decorators import IdempotentRequest, idempotent
 from django_idempotency.exceptions import ChangedDefinition, Misplaced, NotExecuted, StepInDoubt
 from django_idempotency.flow import steps

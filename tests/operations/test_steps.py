@@ -9,10 +9,9 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_idempotency import signals
+from django_idempotency import Reply, json_reply, signals
 from django_idempotency.core.decisions import InDoubt
 from django_idempotency.core.progress import Progress
-from django_idempotency.core.replies import Reply, json_reply
 from django_idempotency.exceptions import ChangedDefinition, InsideTransaction, LostFence, UnknownOperation
 from django_idempotency.flow import claim, registry, steps
 from django_idempotency.models import IdempotencyKey

@@ -6,8 +6,8 @@ from uuid import UUID, uuid4
 import pytest
 from django.db.models import Count
 
+from django_idempotency import Status
 from django_idempotency.core.decisions import Record
-from django_idempotency.core.states import Status
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.store import claims, limits
 from tests.store.actors import actors, again_on_deadlock, together

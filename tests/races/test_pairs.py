@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from django.db import connection, transaction
 
-from django_idempotency.core.states import Status
+from django_idempotency import Status
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from tests.store.actors import Actor, actors, again_on_deadlock, backend, is_waiting, until
 from tests.store.oracle import Facts, Verb, differences

@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import pytest
 
-from django_idempotency import conf, exceptions
+import django_idempotency
+from django_idempotency import IETF, STRIPE, conf, exceptions
 from django_idempotency.core import problems
-from django_idempotency.core.policy import IETF, STRIPE
 from django_idempotency.http.context import Idempotency, NoIdempotency
 from django_idempotency.maintenance import Bounds
 from django_idempotency.monitoring import metrics
@@ -50,24 +50,58 @@ def test_every_metric_is_described() -> None:
     assert metrics.PREFIX + metrics.DURATION in (DOCS / "reference" / "metrics.md").read_text()
 
 
-def offered() -> set[str]:
-    """The names that users may import."""
+def documented() -> dict[str, set[str]]:
+    """The names that docs/reference/api.md lists, by module."""
     page = (DOCS / "reference" / "api.md").read_text()
-    return set(re.findall(r"`(django_idempotency\.[\w.]+)`", page))
+    found: dict[str, set[str]] = {}
+    for section in re.split(r"^## ", page, flags=re.MULTILINE)[1:]:
+        module, _, text = section.partition("\n")
+        if module.startswith("django_idempotency"):
+            cells = re.findall(r"^\| (`.+?) \| .+ \|$", text, re.MULTILINE)
+            found[module] = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    return found
 
 
-@pytest.mark.parametrize("path", sorted(offered()))
-def test_an_offered_name_exists(path: str) -> None:
-    module, _, name = path.rpartition(".")
-    assert hasattr(import_module(module), name)
+def offered() -> dict[str, set[str]]:
+    """Every `__all__` of the package, by module."""
+    package = Path(django_idempotency.__file__).parent
+    names = [
+        "",
+        ".core.states",
+        *(f".{path.stem}" for path in package.glob("*.py") if path.stem not in ("__init__", "urls")),
+    ]
+    modules = [import_module(f"django_idempotency{name}") for name in names]
+    return {module.__name__: set(module.__all__) for module in modules if hasattr(module, "__all__")}
 
 
-def test_what_the_pages_import_is_offered() -> None:
-    imports = re.findall(r"^from (django_idempotency[\w.]*) import ([\w, ]+)$", TEXT, re.MULTILINE)
-    used = {(module, name.partition(" as ")[0]) for module, names in imports for name in names.split(", ")}
-    own_pages = {f"django_idempotency.{module}" for module in ("signals", "exceptions")}
-    missing = {f"{module}.{name}" for module, name in used if module not in own_pages} - offered()
-    assert not missing, "docs/reference/api.md does not list these"
+def test_the_public_api_is_what_the_page_lists() -> None:
+    assert documented() == offered()
+
+
+@pytest.mark.parametrize("module", sorted(offered()))
+def test_a_public_name_exists(module: str) -> None:
+    assert [name for name in offered()[module] if not hasattr(import_module(module), name)] == []
+
+
+def imports_of(source: str) -> Iterator[tuple[str, str]]:
+    """Every name that a text imports from the package, with its module."""
+    for module, names in re.findall(
+        r"^ *from (django_idempotency[\w.]*) import \(?([^()]+?)(?:\)|$)", source, re.MULTILINE
+    ):
+        for name in re.split(r"[,\s]+", names.strip(" ,\n")):
+            yield module, name
+
+
+USERS = [*PAGES, *sorted((ROOT / "testproject").rglob("*.py"))]
+
+
+@pytest.mark.parametrize("path", USERS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_pages_and_the_demo_import_public_names_only(path: Path) -> None:
+    public = offered()
+    private = {
+        f"{module}.{name}" for module, name in imports_of(path.read_text()) if name not in public.get(module, ())
+    }
+    assert private == set()
 
 
 def written(owner: object, name: str) -> str:

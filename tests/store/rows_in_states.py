@@ -6,11 +6,9 @@ from uuid import UUID, uuid4
 
 from django.utils import timezone
 
+from django_idempotency import FingerprintRule, Policy, Reply, Status
 from django_idempotency.core.decisions import Call, record_id
-from django_idempotency.core.fingerprint import FingerprintRule, RequestParts, seal
-from django_idempotency.core.policy import Policy
-from django_idempotency.core.replies import Reply
-from django_idempotency.core.states import Status
+from django_idempotency.core.fingerprint import RequestParts, seal
 from django_idempotency.models import IdempotencyKey
 
 Row: TypeAlias = dict[str, Any]

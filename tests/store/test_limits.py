@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from django.db import DatabaseError, Error, IntegrityError, connection, connections, transaction
 
-from django_idempotency.core.states import Status
+from django_idempotency import Status
 from django_idempotency.exceptions import InsideTransaction, StoreUnavailable
 from django_idempotency.models import DutyRun, IdempotencyKey
 from django_idempotency.store import claims, limits

@@ -3,7 +3,7 @@
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from django_idempotency.core.states import Status
+from django_idempotency import Status
 from tests.store.machine import first_failure
 from tests.store.mutants import Mutant, mutants
 from tests.store.worlds import a_world, check, combinations

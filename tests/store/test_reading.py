@@ -9,10 +9,9 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
+from django_idempotency import Reply, Status
 from django_idempotency.core.decisions import derived_key
 from django_idempotency.core.policy import LostLease
-from django_idempotency.core.replies import Reply
-from django_idempotency.core.states import Status
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
 from django_idempotency.store import attempts, claims, events, operations, records

@@ -13,9 +13,9 @@ from django.core.management import call_command
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
-from django_idempotency import store
+from django_idempotency import Status, store
 from django_idempotency.core.policy import LostLease
-from django_idempotency.core.states import TRANSITIONS, Edge, Status
+from django_idempotency.core.states import TRANSITIONS, Edge
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.store import claims, duties, records
 from django_idempotency.store.dialects import DIALECTS, Statement, adapted

@@ -3,10 +3,11 @@
 from typing import Final
 from uuid import UUID
 
+from django_idempotency import Status
 from django_idempotency.core.decisions import Call, Record
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.replies import dump_headers
-from django_idempotency.core.states import Event, Status
+from django_idempotency.core.states import Event
 from django_idempotency.store import attempts, claims, duties, operations, verdicts
 from tests.store.oracle import Facts, Verb, later
 from tests.store.rows_in_states import GRACE, LEASE, REPLY, SCOPE, Row

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from itertools import product
 from uuid import UUID, uuid4
 
+from django_idempotency import Status
 from django_idempotency.core.decisions import record_id
-from django_idempotency.core.states import Guard, Status
+from django_idempotency.core.states import Guard
 from django_idempotency.models import IdempotencyKey
 from tests.store.oracle import Facts, Verb, differences
 from tests.store.rows_in_states import SCOPE, a_row, columns_for, put, snapshot

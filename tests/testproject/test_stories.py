@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from django_idempotency.core.states import Status
+from django_idempotency import Status
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from testproject.stories import tell
 

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any, Final
 
 from django_idempotency.conf import conf
-from django_idempotency.core.states import IN_DOUBT, Status
+from django_idempotency.core.states import Status
 from django_idempotency.monitoring.durations import Operation, operations
 from django_idempotency.monitoring.health import duties
 from django_idempotency.store import counts
@@ -21,7 +21,7 @@ from django_idempotency.store.database import alias
 SAMPLE: Final = 5_000
 MOST: Final = 5_000  # of each kind of open record
 FRESH_SECONDS: Final = 15.0
-OPEN: Final = {
+PARTS: Final = {  # of the open records, by the index that finds them
     Status.PENDING: "lease",
     Status.IN_PROGRESS: "lease",
     Status.UNKNOWN: "doubt",
@@ -85,15 +85,15 @@ def ask(period: Period, using: str) -> Figures:
     full = {part for part in ("lease", "doubt", "dead") if len(found[part]) == MOST}
     scale = _scale(found["sample"], using)
     open_rows = [row for part in ("lease", "doubt", "dead") if part not in full for row in found[part]]
-    sampled = [row for row in found["sample"] if OPEN.get(row.status) in full or row.status not in OPEN]
+    sampled = [row for row in found["sample"] if PARTS.get(row.status) in full or row.status not in Status.OPEN]
     overdue = [-row.remaining for row in found["lease"] if row.remaining <= 0]
     doubtful = [*found["doubt"], *found["dead"]]
     return Figures(
         exact=scale == 1.0,
         states=_states(open_rows, sampled, scale),
-        at_least=frozenset(status for status, part in OPEN.items() if part in full and scale > 1.0),
+        at_least=frozenset(status for status, part in PARTS.items() if part in full and scale > 1.0),
         created=_created(open_rows, sampled, scale, period),
-        doubts={status: _by_age(row.age for row in doubtful if row.status is status) for status in IN_DOUBT},
+        doubts={status: _by_age(row.age for row in doubtful if row.status is status) for status in Status.IN_DOUBT},
         oldest_doubt=max((row.age for row in doubtful), default=None),
         overdue=len(overdue),
         longest_overdue=max(overdue, default=None),

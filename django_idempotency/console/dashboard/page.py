@@ -16,14 +16,14 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from django_idempotency.console.dashboard import charts, series
 from django_idempotency.console.dashboard.complaints import complaints, said_of_duty
-from django_idempotency.console.dashboard.numbers import AGES, OPEN, PERIODS, Figures, Period, figures
+from django_idempotency.console.dashboard.numbers import AGES, PERIODS, Figures, Period, figures
 from django_idempotency.console.dashboard.series import Axis, Series, drawn
 from django_idempotency.console.dashboard.series import rows as rows_of
 from django_idempotency.console.wording import STATES, number, span
 from django_idempotency.core.states import Status
 
-OPENED: Final = [status for status in STATES if status in OPEN]
-ENDED: Final = [status for status in STATES if status not in OPEN]
+OPENED: Final = [status for status in STATES if status in Status.OPEN]
+ENDED: Final = [status for status in STATES if status not in Status.OPEN]
 KINDS: Final = {  # the colours of the record list
     Status.DEAD_LETTER: "worst",
     Status.UNKNOWN: "doubt",

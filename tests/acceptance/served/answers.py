@@ -12,8 +12,7 @@ from django.template import engines
 from django.template.response import SimpleTemplateResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from django_idempotency.core.keys import KeyRule, entropy
-from django_idempotency.core.policy import Profile
+from django_idempotency import KeyRule, Profile, entropy
 from django_idempotency.decorators import idempotent
 from tests.acceptance.served.journal import Journal
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from django_idempotency.core.replies import Reply, json_reply
+from django_idempotency import Reply, json_reply
 from django_idempotency.operations import Op, operation
 from testproject.payments.models import LedgerEntry
 
