@@ -13,7 +13,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from django_idempotency import Status
-from django_idempotency.core.decisions import record_id
+from django_idempotency.core.identity import record_id
 from django_idempotency.models import DutyRun, IdempotencyCount, IdempotencyEvent, IdempotencyKey
 
 MARK = "seed-history"

@@ -11,6 +11,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from django_idempotency import FingerprintRule, Policy, json_reply
+from django_idempotency.core.audit import Kind
 from django_idempotency.core.decisions import Call
 from django_idempotency.core.fingerprint import RequestParts, seal
 from django_idempotency.core.policy import Expiry
@@ -80,7 +81,7 @@ def unanswered() -> Attempt:
 def given_up() -> Attempt:
     attempt = claimed("given-up-4c19-8e3d-f6a2b7d90c14")
     doubt(attempt, "GatewayUnanswered")
-    events.note(attempt.call.id, "asked", "", USING, actor="admin", reason="The customer calls: was she charged?")
+    events.write(attempt.ref, Kind.ASKED, actor="admin", reason="The customer calls: was she charged?")
     record(attempt).update(reconcile_attempts=9)
     dead_letter(attempt, "the gateway answers 503 to every question")
     return attempt
@@ -111,15 +112,10 @@ def withdrawn() -> Attempt:
 
 def half_a_ride() -> Attempt:
     attempt = claimed("ride-4399-b0c2-6f18d7a4e053", "rides.create", "/rides/")
-    call, arguments = attempt.call, {"owner": 7, "origin": "Harbour", "target": "Airport", "amount": 2000}
+    arguments = {"owner": 7, "origin": "Harbour", "target": "Airport", "amount": 2000}
     first = Progress().done("ride_created", 88).done("audited", None)
-    operations.begin(
-        call.scope,
-        call.id,
-        attempt.token,
-        operations.Run("rides.create", json.dumps(arguments), Progress().dump(), 0),
-        USING,
-    )
+    begun = operations.StoredOperation("rides.create", json.dumps(arguments), Progress().dump(), 0)
+    operations.begin(attempt.ref, attempt.token, begun)
     progress = first.started("charge_created").dump()
     record(attempt).update(progress=progress, recovery_point="audited", steps_done=3, on_lost_lease="unknown")
     doubt(attempt, "GatewayUnanswered")
@@ -131,9 +127,8 @@ def running() -> Attempt:
 
 
 def dead_letter(attempt: Attempt, why: str) -> None:
-    call = attempt.call
-    verdicts.give_up(call.scope, call.id, attempt.token, 10, USING)
-    events.note(call.id, "dead letter", "T12", USING, actor="reconciler", reason=why)
+    verdicts.give_up(attempt.ref, attempt.token, 10)
+    events.write(attempt.ref, Kind.DEAD_LETTER, actor="reconciler", reason=why)
 
 
 def record(attempt: Attempt) -> Any:
@@ -154,7 +149,7 @@ def move_back(found: UUID, by: timedelta) -> None:
     if row.locked_until is not None:
         row.locked_until = row.created_at + lease
     if row.completed_at is not None:
-        landed = any(event.kind == "landed" for event in told)
+        landed = any(event.kind == "confirmed" for event in told)
         row.completed_at = row.completed_at - ended if landed else row.created_at + timedelta(seconds=1.4)
     if row.expires_at is not None:
         row.expires_at -= ended

@@ -13,10 +13,10 @@ from django.http.response import HttpResponseBase
 
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import Misplaced
-from django_idempotency.flow import steps
-from django_idempotency.flow.attempt import Attempt, Held
+from django_idempotency.flow.attempt import Attempt, KeyHandle
 from django_idempotency.flow.deferred import Write, defer
 from django_idempotency.flow.finish import finish
+from django_idempotency.flow.steps import run_operation
 from django_idempotency.http.atomic_requests import GivenUp, check_given_up
 from django_idempotency.http.responses import accepted, plain
 from django_idempotency.store.database import alias
@@ -47,7 +47,7 @@ _INSIDE: Final = "_idempotency_inside"  # on a request, while its protected view
 Capture: TypeAlias = Callable[[HttpResponseBase], tuple[Any, Reply]]
 
 
-class Idempotency(Held):
+class Idempotency(KeyHandle):
     """The key of this request and what its view may do with it."""
 
     active = True
@@ -83,7 +83,7 @@ class Idempotency(Held):
     def run(self, function: Callable[..., Reply], /, **arguments: Any) -> HttpResponse:
         """Run an operation from where this key's record stands; its reply is the answer."""
         self._require_late("run")
-        reply = steps.run(self._attempt, function, arguments)
+        reply = run_operation(self._attempt, function, arguments)
         response = plain(reply)
         self.response = finish(self._attempt, lambda: (response, reply))
         return response

@@ -56,7 +56,7 @@ def _asking(request: HttpRequest, chosen: Policy) -> str | None:
 
 def _answer(asking: str | None, ref: str, chosen: Policy, using: str) -> HttpResponse:
     row = _row(ref, using)
-    seen = records.find(row.scope, row.id, using) if row is not None and _owns(asking, row) else None
+    seen = records.find(row.ref) if row is not None and _owns(asking, row) else None
     if row is None or seen is None:
         return refusal(Refused(problems.NOT_FOUND, 404), chosen.profile)
     if seen.reply is not None and not seen.retention_over:
