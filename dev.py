@@ -23,7 +23,8 @@ ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 DATABASES = ["sqlite", "postgresql", "mariadb"]
-ON_FIRST_DATABASE = ["--ignore=tests/core", "--ignore=tests/repository", "--ignore=tests/browser"]
+# These tests are the same on every database: they run on the first one only.
+NOT_ON_OTHERS = ["--ignore=tests/core", "--ignore=tests/repository", "--ignore=tests/browser"]
 FULLY_COVERED = "--include=django_idempotency/core/*,django_idempotency/store/*"
 CLOSING_LINE = re.compile(r"(passed|failed|errors?|skipped|deselected|no tests ran)\b.* in [\d.]+s")
 
@@ -56,6 +57,7 @@ def prepare(group: str) -> None:
 
 
 def make_venv() -> None:
+    """Make .venv, or add pip to one that lacks it."""
     try:
         venv.create(VENV, with_pip=True, clear=not PYTHON.exists())
     except subprocess.CalledProcessError:
@@ -90,7 +92,7 @@ def run_pytest_on_each(urls: dict[str, str], brokers: dict[str, str], arguments:
         runs: dict[str, Future[Outcome]] = {}
         for name, url in urls.items():
             title = f"{name:<10} | " if len(urls) > 1 else ""
-            selection = arguments or (ON_FIRST_DATABASE if runs else [])
+            selection = arguments or (NOT_ON_OTHERS if runs else [])
             runs[name] = pool.submit(run_pytest, title, {**brokers, "DATABASE_URL": url}, selection)
         return {name: run.result() for name, run in runs.items()}
 
@@ -147,7 +149,7 @@ def demo(arguments: list[str]) -> bool:
 def main() -> bool:
     parser = argparse.ArgumentParser(prog="dev.py", description=__doc__, allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True)
-    tests = commands.add_parser("test", allow_abbrev=False, help="run pytest on each database with other arguments")
+    tests = commands.add_parser("test", allow_abbrev=False, help="run pytest on each database; it gets other arguments")
     tests.add_argument("--only", choices=DATABASES, help="one database instead of all that answer")
     commands.add_parser("demo", allow_abbrev=False, add_help=False, help="show the payments service at work")
     commands.add_parser("check", help="check style, types, documentation and the wheel: what CI runs after the tests")
