@@ -92,14 +92,14 @@ def post(key: str, path: str = "/payments/", body: Any = ORDER, **policy: Any) -
     return IdempotencyKey.objects.get(key=f"story-{key}")
 
 
-def press(action: str, record: IdempotencyKey, reason: str) -> None:
-    """Press a button of the admin, and confirm it with a reason."""
+def press(action: str, record: IdempotencyKey, reason: str, **answer: Any) -> None:
+    """Press a button of the admin, and confirm it with a reason and, where it asks for one, an answer."""
     admin, _ = User.objects.get_or_create(username="admin", defaults={"is_staff": True, "is_superuser": True})
     client = Client(SERVER_NAME="localhost")
     client.force_login(admin)
     page = f"{reverse('admin:django_idempotency_act', args=[action])}?records={record.pk.hex}"
     seen = re.findall(r'name="(seen-[^"]+)" value="([^"]+)"', client.get(page).content.decode())
-    client.post(page, {**dict(seen), "reason": reason})
+    client.post(page, {**dict(seen), **answer, "reason": reason})
 
 
 def running(_provider: Provider) -> IdempotencyKey:
