@@ -43,6 +43,15 @@ def test_every_module_is_named_once() -> None:
     assert sorted(listed("## The map")) == sorted(modules)
 
 
+def test_every_path_of_the_package_on_any_page_exists() -> None:
+    root = PACKAGE.parent
+    folders = "|".join(sorted(path.name for path in PACKAGE.iterdir() if path.is_dir()))
+    named = re.compile(rf"`(?:django_idempotency/)?((?:{folders})/[\w/]+\.(?:py|css|html))`")
+    pages = [*(root / "docs").rglob("*.md"), *root.glob("*.md")]
+    paths = {path for page in pages for path in named.findall(page.read_text(encoding="utf-8"))}
+    assert {path for path in paths if not (PACKAGE / path).exists()} == set()
+
+
 @dataclass
 class Said:
     """What a module says outside its docstrings and comments."""
