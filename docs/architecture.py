@@ -20,7 +20,7 @@ PREFIX: Final = "architecture-"
 
 WIDTH: Final = 420  # legible on a phone without zooming
 STEP, ROW, BOX, EDGE = 14, 28, 22, 4
-CHARACTERS: Final = 54
+CHARACTERS: Final = 50
 # Colours that stand on a light and on a dark page; every text brings its own background.
 LINE, LABEL, INK = "#7b8794", "#475569", "#1e293b"
 COLOURS: Final = {
@@ -184,11 +184,11 @@ def rooms() -> str:
 
 def room_box(room: Room, y: float) -> tuple[str, float]:
     title = room.name if room.members else f"{room.name}/"
-    lines = [(title, 15, BOLD), *((line, 12, "") for line in wrap(room.purpose, CHARACTERS))]
+    lines = [(title, 15, BOLD), *((line, 13, "") for line in wrap(room.purpose, CHARACTERS))]
     listed = wrap(" ".join(contents(room)), CHARACTERS)
-    lines += [(line, 12, ' fill-opacity="0.75"') for line in listed if listed != [room.purpose]]
+    lines += [(line, 13, ' fill-opacity="0.75"') for line in listed if listed != [room.purpose]]
     targets = imported_rooms(room)
-    lines += [(line, 12, BOLD) for line in wrap("imports " + ", ".join(targets), CHARACTERS) if targets]
+    lines += [(line, 13, BOLD) for line in wrap("imports " + ", ".join(targets), CHARACTERS) if targets]
     height = 17 * len(lines) + 12
     drawn = [box(EDGE, y, WIDTH - 2 * EDGE, height, COLOURS[room.lane])]
     drawn += [text(14, y + 20 + 17 * place, line, size, INK, style) for place, (line, size, style) in enumerate(lines)]
