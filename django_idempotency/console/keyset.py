@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
-from django.db import connections
 from django.db.models import Q, QuerySet, Value
 from django.db.models.functions import Coalesce
 from django.utils import timezone
@@ -18,6 +17,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_idempotency.conf import use_tz
 from django_idempotency.models import IdempotencyKey
+from django_idempotency.store.dialects import dialect_of
 
 PAGE: Final = 50
 LOOK: Final = 20_000
@@ -85,7 +85,7 @@ class Walk:
         return Cursor(getattr(row, self.column), row.pk)
 
     def _moment(self, rows: Rows, cursor: Cursor) -> Any:
-        if connections[rows.db].vendor != "sqlite":
+        if not dialect_of(rows.db).compares_times_as_text:
             return cursor.at
         # SQLite compares texts, and a time is written with three decimals or six: take the row's own.
         assert cursor.id is not None  # noqa: S101 - a place between two rows is not asked about here

@@ -127,8 +127,7 @@ def extend(ref: Ref, token: UUID, lease: int, grace: int) -> bool:
 
 def defer(ref: Ref, token: UUID, operation: StoredOperation, pick_up: int) -> bool:
     """D0: hand the work to a worker; the row is the outbox."""
-    values = {"run_name": operation.name, "arguments": operation.arguments, "progress": operation.progress}
-    return DEFER.apply(ref, token=token, pick_up=pick_up, **values)
+    return DEFER.apply(ref, token=token, pick_up=pick_up, **operation.values)
 
 
 def pick_up(ref: Ref, read_token: UUID, token: UUID) -> bool:

@@ -1,20 +1,18 @@
-"""Becoming the one attempt that may run."""
+"""Statements that win a key: of all attempts, one may run."""
 
 from typing import Any, Final
 from uuid import UUID
 
-from django.db import IntegrityError, OperationalError, connections
+from django.db import OperationalError
 
 from django_idempotency.core.decisions import Call, Record
 from django_idempotency.core.identity import Ref
 from django_idempotency.core.policy import Expiry
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import StoreUnavailable
-from django_idempotency.store.dialects import Statement, adapted
+from django_idempotency.store.dialects import Statement, dialect_of
 from django_idempotency.store.operations import StoredOperation
 from django_idempotency.store.records import COLUMNS, find, find_by_key, read, reply_values
-
-_DUPLICATE_ENTRY: Final = 1062
 
 _COLUMNS: Final = """id, scope, {key}, fingerprint, principal, operation, request_method, request_path, attempt_token,
     on_lost_lease, lease_seconds, grace_seconds, retention_seconds, audit_seconds, created_at, last_run_at,
@@ -25,55 +23,39 @@ _VALUES: Final = """%(id)s, %(scope)s, %(key)s, %(fingerprint)s, %(principal)s, 
 _CLAIM_COLUMNS: Final = f"{_COLUMNS}, status, locked_until"
 _CLAIM_VALUES: Final = f"{_VALUES}, 'in_progress', {{now + %(lease)s}}"
 
-# The conflict is untargeted: either of the two unique constraints may be the one that is hit.
-# PostgreSQL sets the claim's lock limit in the same statement, so that it costs no round trip and no transaction.
 CLAIM = Statement(
     "T1",
-    {
-        "postgresql": f"""
-            WITH bounded AS MATERIALIZED (
-                SELECT SET_CONFIG('lock_timeout', COALESCE(%(limit)s::text, CURRENT_SETTING('lock_timeout')), TRUE)
-            )
-            INSERT INTO idempotency_key ({_CLAIM_COLUMNS}) SELECT {_CLAIM_VALUES} FROM bounded ON CONFLICT DO NOTHING
-        """,
-        "sqlite": f"INSERT INTO idempotency_key ({_CLAIM_COLUMNS}) VALUES ({_CLAIM_VALUES}) ON CONFLICT DO NOTHING",
-        "mysql": f"INSERT INTO idempotency_key ({_CLAIM_COLUMNS}) VALUES ({_CLAIM_VALUES})",
-    },
+    lambda dialect: dialect.insert_in_time.format(into=f"idempotency_key ({_CLAIM_COLUMNS})", values=_CLAIM_VALUES),
 )
 
 
-def _once(cites: str, columns: str, values: str) -> Statement:
-    insert = f"INSERT INTO idempotency_key ({_COLUMNS}, {columns}) VALUES ({_VALUES}, {values})"
-    unless_there = f"{insert} ON CONFLICT DO NOTHING"
-    return Statement(cites, {"postgresql": unless_there, "sqlite": unless_there, "mysql": insert})
+def _insert_once(cites: str, columns: str, values: str) -> Statement:
+    return Statement(
+        cites, f"INSERT INTO idempotency_key ({_COLUMNS}, {columns}) VALUES ({_VALUES}, {values}) {{or nothing}}"
+    )
 
 
-FINISHED = _once(
+FINISHED = _insert_once(
     "A1",
     "status, response_status, response_headers, response_body, response_schema_version, completed_at, expires_at",
     "'completed', %(response_status)s, %(response_headers)s, %(response_body)s, %(schema_version)s, {now}, "
     "{now + %(retention)s}",
 )
 
-ACCEPT = _once(
+ACCEPT = _insert_once(
     "D1",
     "status, deferred, run_name, arguments, progress, locked_until, expires_at",
     "'pending', TRUE, %(run_name)s, %(arguments)s, %(progress)s, {now + %(pick_up)s}, {now + %(retention)s}",
 )
 
-# The lock only makes the refusal of a duplicate prompt; the unique insert of the finished row decides.
-_ALONE: Final = f"SELECT TRUE, {COLUMNS} FROM idempotency_key WHERE scope = %(scope)s AND id = %(id)s"
+# The lock only refuses a duplicate promptly; the unique insert of the finished row decides.
 LOOK = Statement(
     "",
-    {
-        "postgresql": f"""
-            SELECT gate.mine, {COLUMNS}
-            FROM (SELECT PG_TRY_ADVISORY_XACT_LOCK(%(gate)s) AS mine) AS gate
-            LEFT JOIN idempotency_key ON scope = %(scope)s AND id = %(id)s
-        """,
-        "sqlite": _ALONE,
-        "mysql": _ALONE,
-    },
+    f"""
+    SELECT gate.mine, {COLUMNS}
+    FROM (SELECT {{try lock %(gate)s}} AS mine) AS gate
+    LEFT JOIN idempotency_key ON scope = %(scope)s AND id = %(id)s
+    """,
 )
 
 _RENEWED: Final = """
@@ -89,7 +71,7 @@ _FROM_THE_START: Final = """
     on_lost_lease = %(on_lost_lease)s, run_name = '', arguments = '', progress = '', steps_done = 0,
     recovery_point = ''
 """
-# What the steps of an operation wrote is there: it goes on from them, and does not do them again.
+# The writes of an operation's steps are there: it continues after them instead of repeating them.
 _FROM_THE_LAST_STEP: Final = """
     on_lost_lease = CASE WHEN steps_done > 0 THEN 'resume' ELSE %(on_lost_lease)s END,
     run_name = CASE WHEN steps_done > 0 THEN run_name ELSE '' END,
@@ -130,26 +112,23 @@ TAKE_OVER = Statement(
 
 
 def claim(call: Call, token: UUID, using: str, seconds: float | None = None) -> Record | None:
-    """T1: None when this token owns a new record, else the record that was there first.
+    """Claim the key (T1). None if this token owns a new record; else the record that was there first.
 
     `seconds` bounds the wait for another transaction's lock; None inside a test case, whose transaction would keep it.
     """
-    reads_first = connections[using].vendor == "sqlite"
-    if reads_first:
-        # A bare INSERT would wait behind any open write transaction; a duplicate must be answered at once.
-        existing = find(call.ref(using))
-        if existing is not None:
-            return existing
+    ref, reads_first = call.ref(using), dialect_of(using).reads_before_insert
+    if reads_first and (existing := find(ref)) is not None:
+        return existing
     for _ in range(2):
         try:
-            if _insert(CLAIM, call, token, using, seconds):
+            if CLAIM.insert(using, seconds, **identity(call, token)):
                 return None
         except OperationalError:  # it waited in vain, perhaps for this key's own first request
-            existing = find(call.ref(using)) if reads_first else None
+            existing = find(ref) if reads_first else None
             if existing is None:
                 raise
             return existing
-        existing = find(call.ref(using))
+        existing = find(ref)
         if existing is not None:
             return existing
         # Reaped between the two statements, or stored under an id made by another rule.
@@ -160,34 +139,35 @@ def claim(call: Call, token: UUID, using: str, seconds: float | None = None) -> 
 
 
 def look(call: Call, using: str) -> tuple[bool, Record | None]:
-    """Atomic mode's first statement: whether nobody else is at it, and the record if there is one."""
+    """Return whether no other request runs in atomic mode with this key, and the record if there is one."""
     gate = int.from_bytes(call.id.bytes[:8], "big", signed=True)
-    rows = LOOK.rows(using, scope=call.scope, id=call.id, gate=gate)
-    if not rows:
-        return True, None
-    mine, *record = rows[0]
-    return bool(mine), read(tuple(record)) if record[0] is not None else None
+    ((alone, *record),) = LOOK.rows(using, scope=call.scope, id=call.id, gate=gate)
+    return bool(alone), read(tuple(record)) if record[0] is not None else None
 
 
 def insert_finished(call: Call, token: UUID, reply: Reply, using: str) -> bool:
-    """A1: the finished row, all at once; False when somebody else's is there."""
-    return _insert(FINISHED, call, token, using, None, **reply_values(reply))
+    """Insert the finished row of an atomic request (A1). False if the key has a record."""
+    return FINISHED.insert(using, **identity(call, token), **reply_values(reply))
 
 
 def accept(call: Call, token: UUID, operation: StoredOperation, pick_up: int, using: str) -> bool:
-    """D1: the work of a call that no view defers; False when the key has a record already."""
-    values = {"run_name": operation.name, "arguments": operation.arguments, "progress": operation.progress}
-    return _insert(ACCEPT, call, token, using, None, pick_up=pick_up, **values)
+    """Insert work that no view defers (D1). False if the key has a record."""
+    values: dict[str, Any] = {
+        "run_name": operation.name,
+        "arguments": operation.arguments,
+        "progress": operation.progress,
+    }
+    return ACCEPT.insert(using, **identity(call, token), pick_up=pick_up, **values)
 
 
 def retry(call: Call, read_token: UUID | None, token: UUID, using: str) -> bool:
-    """T15: claim a record whose earlier attempts were proven not executed."""
+    """Claim a record whose earlier attempts were proven not executed (T15)."""
     values = identity(call, token)
     return RETRY.run(using, **values, read_token=read_token, cap=call.policy.attempts) == 1
 
 
 def renew(call: Call, token: UUID, using: str) -> bool:
-    """T16': claim a record whose retention is over, whether or not the reaper came by."""
+    """Claim a record whose retention is over, whether or not the reaper has run (T16')."""
     return RENEW.run(using, **identity(call, token)) == 1
 
 
@@ -197,7 +177,7 @@ def take_over(ref: Ref, read_token: UUID | None, token: UUID, lease: int, grace:
 
 
 def identity(call: Call, token: UUID) -> dict[str, Any]:
-    """What a new attempt writes about itself."""
+    """Return what a new attempt writes about itself."""
     policy = call.policy
     lease, grace = int(policy.lease.total_seconds()), int(policy.grace.total_seconds())
     return {
@@ -217,21 +197,3 @@ def identity(call: Call, token: UUID) -> dict[str, Any]:
         "retention": None if policy.retention is None else int(policy.retention.total_seconds()),
         "audit": int(policy.audit.total_seconds()) if policy.expiry is Expiry.SOFT else None,
     }
-
-
-def _insert(statement: Statement, call: Call, token: UUID, using: str, seconds: float | None, **values: Any) -> bool:
-    connection = connections[using]
-    text = statement.text(connection.vendor)
-    values |= identity(call, token)
-    values["limit"] = None if seconds is None else f"{int(seconds * 1000)}ms"
-    if seconds is not None and getattr(connection, "mysql_is_mariadb", False):
-        # Whole seconds, rounded down: a server that still waits when the call was cut off inserts a row nobody owns.
-        text = f"SET STATEMENT innodb_lock_wait_timeout = {int(seconds)} FOR {text}"
-    with connection.cursor() as cursor:
-        try:
-            cursor.execute(text, adapted(connection.vendor, values))
-        except IntegrityError as error:
-            if connection.vendor == "mysql" and error.args[0] == _DUPLICATE_ENTRY:
-                return False
-            raise
-        return bool(cursor.rowcount == 1)

@@ -1,7 +1,6 @@
 """Outcomes per minute: added to by every process, read by the dashboard."""
 
 from datetime import timedelta
-from typing import Final
 
 from django.db.models import QuerySet, Value
 
@@ -9,21 +8,13 @@ from django_idempotency.fields import StatementNow
 from django_idempotency.models import IdempotencyCount
 from django_idempotency.store.dialects import Statement
 
-_VALUES: Final = "VALUES ({minute + %(since)s}, %(operation)s, %(outcome)s, %(amount)s)"
-_ON_CONFLICT: Final = f"""
-    INSERT INTO idempotency_count AS had (minute, operation, outcome, count) {_VALUES}
-    ON CONFLICT (minute, operation, outcome) DO UPDATE SET count = had.count + EXCLUDED.count
-"""
 ACCUMULATE = Statement(
     "",
-    {
-        "postgresql": _ON_CONFLICT,
-        "sqlite": _ON_CONFLICT,
-        "mysql": f"""
-            INSERT INTO idempotency_count (minute, operation, outcome, count) {_VALUES}
-            ON DUPLICATE KEY UPDATE count = count + VALUES(count)
-        """,
-    },
+    """
+    INSERT INTO idempotency_count (minute, operation, outcome, count)
+    VALUES ({minute + %(since)s}, %(operation)s, %(outcome)s, %(amount)s)
+    {or add count}
+    """,
 )
 
 OVER_TIME = Statement(

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from django.db import connections
-
 from django_idempotency.core.audit import Kind
 from django_idempotency.core.states import Status
 from django_idempotency.store.dialects import Statement
@@ -53,14 +51,6 @@ def records(sample: int, most: int, using: str) -> dict[str, list[Row]]:
     for part, row in _rows(sample, most, using):
         found[part].append(row)
     return found
-
-
-def position(record: UUID, using: str) -> float:
-    """Where an id stands in the order of all there could be, from 0 to 1."""
-    connection = connections[using]
-    # MariaDB's own type compares the last group first.
-    reversed_groups = connection.vendor == "mysql" and connection.features.has_native_uuid_field
-    return (record.node if reversed_groups else record.int >> 80) / 2**48
 
 
 def _rows(sample: int, most: int, using: str) -> Iterator[tuple[str, Row]]:

@@ -1,27 +1,29 @@
-"""The few words in which the databases differ.
+"""Everything in which the databases differ, and the statements that are written once for all of them.
 
-A statement is written once, with these words in braces, and rendered once per vendor. Another database is supported
-by adding its dialect here and a claim in `claims.py`.
+A statement is a template with words in braces, rendered once per vendor when its module is imported. To support another
+database, add its dialect here; its column types are in `fields.py`.
 """
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from django.db import connections
+from django.db import IntegrityError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_idempotency.core.identity import Ref
 
 _SQLITE_NOW: Final = "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'now'{})"
+_DUPLICATE_ENTRY: Final = 1062
 _WORD: Final = re.compile(r"\{([^{}]+)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How one vendor says now, later, how long until, and a reserved word."""
+    """How one vendor spells what the statements need, and how it behaves where that matters."""
 
     vendor: str
     now: str
@@ -29,22 +31,38 @@ class Dialect:
     left: str  # {} is a column; seconds until then
     minute: str  # {} is a time; the minute it falls into
     quote: str
-    uuid: Callable[[UUID], Any] | None  # None: the driver takes identifiers, and lists of them, as they are
-    uuids: Callable[[list[UUID]], Any] | None
+    or_nothing: str  # after an INSERT: ignore a row that exists; empty if the driver raises instead
+    or_add: str  # after an INSERT: add {}, a column, to that of the row that exists
+    among: str  # a condition: the column before it is one of the parameter {}
+    try_lock: str  # takes the lock {}, a number, until the transaction ends; false if another transaction has it
+    insert_in_time: str  # an INSERT of {values} that waits for locks only as long as the parameter `limit` says
+    uuid: Callable[[UUID], Any] | None = None  # None: the driver takes identifiers, and lists of them, as they are
+    uuids: Callable[[list[UUID]], Any] | None = None
+    reads_before_insert: bool = False  # a bare INSERT would wait behind any open write transaction
+    compares_times_as_text: bool = False
+    has_server: bool = True
 
     def render(self, template: str) -> str:
         return _WORD.sub(lambda match: self._word(match[1]), template).strip()
 
     def _word(self, text: str) -> str:
-        match text.split(maxsplit=1):
+        match text.split(maxsplit=2):
             case ["now"]:
                 return self.now
-            case ["now", rest]:
-                return self.later.format(rest.removeprefix("+ "))
-            case ["minute", rest]:
-                return self.minute.format(self.later.format(rest.removeprefix("+ ")))
+            case ["now", "+", seconds]:
+                return self.later.format(seconds)
+            case ["minute", "+", seconds]:
+                return self.minute.format(self.later.format(seconds))
             case ["left", column]:
                 return self.left.format(column)
+            case ["or", "nothing"]:
+                return self.or_nothing
+            case ["or", "add", column]:
+                return self.or_add.format(column)
+            case ["among", parameter]:
+                return self.among.format(parameter)
+            case ["try", "lock", number]:
+                return self.try_lock.format(number)
             case [name]:
                 return self.quote + name + self.quote
         raise AssertionError(text)  # pragma: no cover - every template is rendered when its module is imported
@@ -58,18 +76,36 @@ DIALECTS: Final = {
         left="EXTRACT(EPOCH FROM {} - STATEMENT_TIMESTAMP())::float8",
         minute="DATE_TRUNC('minute', {})",
         quote='"',
-        uuid=None,
-        uuids=None,
+        or_nothing="ON CONFLICT DO NOTHING",  # untargeted: either of two unique constraints may be hit
+        or_add="ON CONFLICT (minute, operation, outcome) DO UPDATE SET {0} = idempotency_count.{0} + EXCLUDED.{0}",
+        among="= ANY(%({})s)",
+        try_lock="PG_TRY_ADVISORY_XACT_LOCK({})",
+        # In the same statement, the lock limit costs neither a round trip nor a transaction.
+        insert_in_time="""
+            WITH bounded AS MATERIALIZED (
+                SELECT SET_CONFIG('lock_timeout', COALESCE(%(limit)s::text, CURRENT_SETTING('lock_timeout')), TRUE)
+            )
+            INSERT INTO {into} SELECT {values} FROM bounded ON CONFLICT DO NOTHING
+        """,
     ),
     "sqlite": Dialect(
         vendor="sqlite",
         now=_SQLITE_NOW.format(""),
         later=_SQLITE_NOW.format(", ({}) || ' seconds'"),
-        left="ROUND((JULIANDAY({}) - JULIANDAY('now')) * 86400.0, 3)",  # its clock has no more, a float of days less
+        # Milliseconds: SQLite's clock is no finer, and a Julian day as a float is coarser.
+        left="ROUND((JULIANDAY({}) - JULIANDAY('now')) * 86400.0, 3)",
         minute="STRFTIME('%%Y-%%m-%%d %%H:%%M:00', {})",
         quote='"',
+        or_nothing="ON CONFLICT DO NOTHING",
+        or_add="ON CONFLICT (minute, operation, outcome) DO UPDATE SET {0} = idempotency_count.{0} + EXCLUDED.{0}",
+        among="IN (SELECT value FROM JSON_EACH(%({})s))",
+        try_lock="TRUE",
+        insert_in_time="INSERT INTO {into} VALUES ({values}) ON CONFLICT DO NOTHING",
         uuid=lambda value: value.hex,
         uuids=lambda values: json.dumps([value.hex for value in values]),
+        reads_before_insert=True,
+        compares_times_as_text=True,
+        has_server=False,
     ),
     "mysql": Dialect(
         vendor="mysql",
@@ -78,8 +114,13 @@ DIALECTS: Final = {
         left="TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), {}) / 1000000",
         minute="DATE_FORMAT({}, '%%Y-%%m-%%d %%H:%%i:00')",
         quote="`",
+        or_nothing="",
+        or_add="ON DUPLICATE KEY UPDATE {0} = {0} + VALUES({0})",
+        among="IN %({})s",  # the driver expands a tuple
+        try_lock="TRUE",
+        insert_in_time="INSERT INTO {into} VALUES ({values})",
         uuid=lambda value: value.hex,
-        uuids=lambda values: tuple(value.hex for value in values),  # the driver expands a tuple after IN
+        uuids=lambda values: tuple(value.hex for value in values),
     ),
 }
 
@@ -87,10 +128,12 @@ DIALECTS: Final = {
 class Statement:
     """One constant text per vendor, and the rows of the transition table that it carries out."""
 
-    def __init__(self, cites: str, template: str | Mapping[str, str]) -> None:
+    def __init__(self, cites: str, template: str | Callable[[Dialect], str]) -> None:
         self.cites = tuple(cites.split())
-        templates = dict.fromkeys(DIALECTS, template) if isinstance(template, str) else template
-        self._texts = {vendor: dialect.render(templates[vendor]) for vendor, dialect in DIALECTS.items()}
+        self._texts = {
+            vendor: dialect.render(template if isinstance(template, str) else template(dialect))
+            for vendor, dialect in DIALECTS.items()
+        }
 
     def text(self, vendor: str) -> str:
         return self._texts[vendor]
@@ -99,23 +142,59 @@ class Statement:
         """Execute for one record. True if the record met the statement's conditions and was changed."""
         return self.run(ref.using, scope=ref.scope, id=ref.id, **values) == 1
 
+    def insert(self, using: str, seconds: float | None = None, **values: Any) -> bool:
+        """Execute an INSERT. False if the row exists. `seconds` bounds the wait for another transaction's lock."""
+        connection = connections[using]
+        values["limit"] = None if seconds is None else f"{int(seconds * 1000)}ms"
+        text = _bound(self._texts[connection.vendor], connection, seconds)
+        with connection.cursor() as cursor:
+            try:
+                cursor.execute(text, adapt(connection.vendor, values))
+            except IntegrityError as error:
+                if connection.vendor == "mysql" and error.args[0] == _DUPLICATE_ENTRY:
+                    return False
+                raise
+            return bool(cursor.rowcount == 1)
+
     def run(self, using: str, **values: Any) -> int:
         """Execute, and return how many rows it changed."""
         connection = connections[using]
         with connection.cursor() as cursor:
-            cursor.execute(self._texts[connection.vendor], adapted(connection.vendor, values))
+            cursor.execute(self._texts[connection.vendor], adapt(connection.vendor, values))
             return int(cursor.rowcount)
 
     def rows(self, using: str, **values: Any) -> list[tuple[Any, ...]]:
         """Execute, and return the rows it read."""
         connection = connections[using]
         with connection.cursor() as cursor:
-            cursor.execute(self._texts[connection.vendor], adapted(connection.vendor, values))
+            cursor.execute(self._texts[connection.vendor], adapt(connection.vendor, values))
             return list(cursor.fetchall())
 
 
-def adapted(vendor: str, values: dict[str, Any]) -> dict[str, Any]:
-    """The values as this vendor's driver wants them: only identifiers differ."""
+def _bound(text: str, connection: BaseDatabaseWrapper, seconds: float | None) -> str:
+    """Limit the wait on MariaDB, in whole seconds, rounded down: a server that waits for longer than its client inserts
+    a row that no attempt owns.
+    """
+    if seconds is None or not getattr(connection, "mysql_is_mariadb", False):
+        return text
+    return f"SET STATEMENT innodb_lock_wait_timeout = {int(seconds)} FOR {text}"
+
+
+def dialect_of(using: str) -> Dialect:
+    """Return the dialect of a database."""
+    return DIALECTS[connections[using].vendor]
+
+
+def place_in_id_order(record: UUID, using: str) -> float:
+    """Return where an id is in the order in which the database sorts all ids, from 0 to 1."""
+    connection = connections[using]
+    # MariaDB's own type compares the last group first.
+    reversed_groups = connection.vendor == "mysql" and connection.features.has_native_uuid_field
+    return (record.node if reversed_groups else record.int >> 80) / 2**48
+
+
+def adapt(vendor: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values as the vendor's driver takes them. Only identifiers differ."""
     dialect = DIALECTS[vendor]
     if dialect.uuid is None or dialect.uuids is None:
         return values

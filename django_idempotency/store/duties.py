@@ -101,14 +101,7 @@ _ENDED: Final = """
          OR (status IN ('completed', 'failed') AND audit_seconds IS NULL)
          OR (status = 'failed_retryable' AND grace_until <= {now}))
 """
-DELETE = Statement(
-    "T19 T20",
-    {
-        "postgresql": f"DELETE FROM idempotency_key WHERE id = ANY(%(ids)s) AND {_ENDED}",
-        "sqlite": f"DELETE FROM idempotency_key WHERE id IN (SELECT value FROM JSON_EACH(%(ids)s)) AND {_ENDED}",
-        "mysql": f"DELETE FROM idempotency_key WHERE id IN %(ids)s AND {_ENDED}",
-    },
-)
+DELETE = Statement("T19 T20", f"DELETE FROM idempotency_key WHERE id {{among ids}} AND {_ENDED}")
 
 
 def lost(limit: int, using: str, began: int = 0) -> list[Due]:

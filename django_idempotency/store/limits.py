@@ -11,6 +11,7 @@ from django.db import Error, InterfaceError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_idempotency.exceptions import InsideTransaction, StoreUnavailable
+from django_idempotency.store.dialects import DIALECTS
 from django_idempotency.store.watchdog import WATCHDOG
 
 T = TypeVar("T")
@@ -111,7 +112,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _bound(connection: BaseDatabaseWrapper, seconds: float) -> AbstractContextManager[None]:
-    if connection.vendor == "sqlite":
+    if not DIALECTS[connection.vendor].has_server:
         return _patience(connection, seconds)
     return WATCHDOG.guard(_descriptor(connection.connection), seconds)
 
@@ -161,10 +162,10 @@ def _connect(connection: BaseDatabaseWrapper, seconds: float) -> None:
 
 def _connect_limits(connection: BaseDatabaseWrapper, seconds: int) -> dict[str, int]:
     """In whole seconds. PyMySQL's `connect_timeout` ends before the server has said a word."""
-    if connection.vendor == "sqlite":
+    if not DIALECTS[connection.vendor].has_server:
         return {}
     driver: Any = connection
-    waits_to_read = connection.vendor == "mysql" and driver.Database.__name__ == "pymysql"
+    waits_to_read = driver.Database.__name__ == "pymysql"
     return {"connect_timeout": seconds} | ({"read_timeout": seconds} if waits_to_read else {})
 
 

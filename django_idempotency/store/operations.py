@@ -55,16 +55,15 @@ class StoredOperation:
         """Return the part of a whole record that is about its operation."""
         return cls(row.run_name, row.arguments, row.progress, row.steps_done)
 
+    @property
+    def values(self) -> dict[str, Any]:
+        """What a statement writes when the operation begins."""
+        return {"run_name": self.name, "arguments": self.arguments, "progress": self.progress}
+
 
 def begin(ref: Ref, token: UUID, operation: StoredOperation) -> bool:
     """Store name and arguments before the first step (T7b), so that any process can continue the operation."""
-    return BEGIN.apply(
-        ref,
-        token=token,
-        run_name=operation.name,
-        arguments=operation.arguments,
-        progress=operation.progress,
-    )
+    return BEGIN.apply(ref, token=token, **operation.values)
 
 
 def read(ref: Ref) -> StoredOperation | None:

@@ -25,7 +25,7 @@ from django_idempotency.console.wording import number, span
 from django_idempotency.core.identity import record_id
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
 from django_idempotency.store import counts
-from django_idempotency.store.dashboard import position
+from django_idempotency.store.dialects import place_in_id_order
 from testproject.history import fill
 from tests.maintenance.records import change, claimed, completed, doubtful
 from tests.store.rows_in_states import SCOPE, Row, a_row, put
@@ -112,7 +112,7 @@ def test_too_many_open_records_are_estimated_too(monkeypatch: pytest.MonkeyPatch
 def test_ids_come_in_the_order_of_their_positions() -> None:
     IdempotencyKey.objects.bulk_create(many(300, Status.COMPLETED))
     ids = IdempotencyKey.objects.order_by("id").values_list("id", flat=True)
-    places = [position(each, "default") for each in ids]
+    places = [place_in_id_order(each, "default") for each in ids]
     assert places == sorted(places)
     assert 0 <= places[0] < 0.1
     assert 0.9 < places[-1] < 1

@@ -18,7 +18,7 @@ from django_idempotency.core.policy import LostLease
 from django_idempotency.core.transitions import TRANSITIONS, Edge
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.store import claims, duties, records
-from django_idempotency.store.dialects import DIALECTS, Statement, adapted
+from django_idempotency.store.dialects import DIALECTS, Statement, adapt
 from docs.states import ABSENT, BOXES, DELETED, ROUTES
 from tests.store.rows_in_states import FUTURE, PAST, SCOPE, Row, a_call, a_row, put
 from tests.store.verbs import ALL
@@ -279,7 +279,7 @@ def plan(statement: Statement, types: str, **values: Any) -> str:
             cursor.execute("DEALLOCATE asked")
         else:
             explain = "EXPLAIN QUERY PLAN" if connection.vendor == "sqlite" else "EXPLAIN"
-            cursor.execute(f"{explain} {text}", adapted(connection.vendor, values))
+            cursor.execute(f"{explain} {text}", adapt(connection.vendor, values))
             found = cursor.fetchall()
     lines = "\n".join(str(line) for line in found)
     return AUTOMATIC.sub(lambda match: AUTOMATIC_NAMES[match[0]], lines)

@@ -15,8 +15,9 @@ from django_idempotency.core.states import Status
 from django_idempotency.monitoring.durations import Operation, operations
 from django_idempotency.monitoring.health import duties
 from django_idempotency.store import counts
-from django_idempotency.store.dashboard import Row, position, records
+from django_idempotency.store.dashboard import Row, records
 from django_idempotency.store.database import alias
+from django_idempotency.store.dialects import place_in_id_order
 
 SAMPLE: Final = 5_000
 MOST: Final = 5_000  # of each kind of open record
@@ -105,7 +106,7 @@ def ask(period: Period, using: str) -> Figures:
 
 def _scale(sample: list[Row], using: str) -> float:
     """How many records stand behind each one of the sample: one, where the sample is the whole table."""
-    return 1.0 if len(sample) < SAMPLE else max(1 / position(sample[-1].id, using), 1.0)
+    return 1.0 if len(sample) < SAMPLE else max(1 / place_in_id_order(sample[-1].id, using), 1.0)
 
 
 def _states(open_rows: list[Row], sampled: list[Row], scale: float) -> dict[Status, int]:
