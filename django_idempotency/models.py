@@ -1,5 +1,6 @@
-"""The record, what happened to it, and when each duty last ran. No method here writes: the store does."""
+"""The tables: records, their audit trail, runs of the maintenance jobs, counts. No method writes: the store does."""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from django.db import DEFAULT_DB_ALIAS, models
@@ -22,15 +23,20 @@ STATUSES = [(status.value, status.value.replace("_", " ")) for status in Status]
 LOST_LEASE = [(each.value, each.value) for each in LostLease]
 
 
+def _among(statuses: Iterable[Status]) -> Q:
+    """Match the records in one of these states. Sorted, so that the migration stays the same."""
+    return Q(status__in=sorted(status.value for status in statuses))
+
+
 class IdempotencyKeyQuerySet(models.QuerySet["IdempotencyKey"]):
-    """Questions that people ask. Nothing here is used to change a record."""
+    """Questions that people ask. No method is used to change a record."""
 
     def with_time(self) -> "IdempotencyKeyQuerySet":
         """Read the database's time with each record, as `read_at`."""
         return self.annotate(read_at=StatementNow())  # type: ignore[no-redef] # declared on the model, set here
 
     def in_doubt(self) -> "IdempotencyKeyQuerySet":
-        """Nobody knows whether the effect happened."""
+        """Records whose outcome is not known."""
         return self.filter(status__in=Status.IN_DOUBT)
 
     def needing_a_person(self) -> "IdempotencyKeyQuerySet":
@@ -38,32 +44,32 @@ class IdempotencyKeyQuerySet(models.QuerySet["IdempotencyKey"]):
         return self.filter(status=Status.DEAD_LETTER)
 
     def running(self) -> "IdempotencyKeyQuerySet":
-        """An attempt holds a lease that is live."""
+        """Records whose attempt holds a live lease."""
         return self.filter(status=Status.IN_PROGRESS, locked_until__gt=StatementNow())
 
     def overdue(self) -> "IdempotencyKeyQuerySet":
-        """The lease ran out and the sweeper has not come by yet."""
+        """Records whose lease expired and that the sweeper has not seen yet."""
         return self.filter(locked_until__lte=StatementNow())
 
     def due(self) -> "IdempotencyKeyQuerySet":
-        """The reconciler may ask now."""
+        """Records that the reconciler may ask about now."""
         return self.filter(reconcile_after__lte=StatementNow())
 
     def resumable(self) -> "IdempotencyKeyQuerySet":
-        """An operation that the resumer goes on with."""
+        """Operations that the resumer continues."""
         return self.filter(status=Status.UNKNOWN, on_lost_lease=LostLease.RESUME).exclude(run_name="")
 
     def terminal(self) -> "IdempotencyKeyQuerySet":
-        """The answer is stored."""
+        """Records whose response is stored."""
         return self.filter(status__in=Status.TERMINAL)
 
     def waiting(self, silent: timedelta) -> "IdempotencyKeyQuerySet":
-        """Accepted work that no worker has begun. What was put back waits for its turn, but not for so long."""
+        """Work that no worker has begun; requeued work counts once it has waited for `silent`."""
         forgotten = Q(last_error_code="") | Q(last_run_at__lte=StatementNow() - Value(silent))
         return self.filter(forgotten, locked_until__isnull=False, status=Status.PENDING)
 
     def expired(self) -> "IdempotencyKeyQuerySet":
-        """The retention is over, whether or not the reaper has come by."""
+        """Records past their retention, whether or not the reaper has run."""
         return self.filter(expires_at__lte=StatementNow())
 
 
@@ -120,53 +126,55 @@ class IdempotencyKey(models.Model):
         db_table = "idempotency_key"
         verbose_name = _("idempotency key")
         verbose_name_plural = _("idempotency keys")
-        # Nobody adds, changes or deletes a record: these are what an operator can be allowed to do.
+        # No person adds, changes or deletes a record: these are what an operator can be allowed to do.
         default_permissions = ("view",)
         permissions = [
             ("view_content", _("Can view stored bodies, arguments and results")),
             ("ask_reconciler", _("Can ask the reconciler at once")),
-            ("resolve_landed", _("Can say that it happened and store the answer")),
-            ("resolve_not_executed", _("Can say that it did not happen")),
-            ("try_again", _("Can give a dead letter all its tries again")),
-            ("enqueue", _("Can ask for a worker again")),
-            ("expire_now", _("Can expire a stored answer now")),
+            ("resolve_landed", _("Can mark a record as succeeded and store its response")),
+            ("resolve_not_executed", _("Can mark a record as not executed")),
+            ("try_again", _("Can reset a dead letter and retry reconciliation")),
+            ("enqueue", _("Can re-queue deferred work")),
+            ("expire_now", _("Can expire a stored response now")),
         ]
         constraints = [
-            # Key first: a person with nothing but a key from a log finds its records.
+            # Key first: a person who has nothing but a key from a log finds its records.
             models.UniqueConstraint(fields=["key", "scope"], name="idempotency_key_scope_key"),
-            models.CheckConstraint(name="idempotency_key_status", condition=Q(status__in=[s.value for s in Status])),
-            # A lease exists exactly while somebody owes work: an attempt, or the message that asks for one.
+            models.CheckConstraint(name="idempotency_key_status", condition=_among(Status)),
+            # A lease exists exactly while work is owed: by an attempt, or by the message that asks for one.
             models.CheckConstraint(
                 name="idempotency_key_lease",
-                condition=Q(status__in=["pending", "in_progress"], locked_until__isnull=False)
-                | (~Q(status__in=["pending", "in_progress"]) & Q(locked_until__isnull=True)),
+                condition=(_among(Status.LEASED) & Q(locked_until__isnull=False))
+                | (~_among(Status.LEASED) & Q(locked_until__isnull=True)),
             ),
-            # Only what was handed to a worker waits for one.
-            models.CheckConstraint(name="idempotency_key_pending", condition=~Q(status="pending") | Q(deferred=True)),
-            # Whoever runs, or ran and left doubt, can be told from everybody else.
+            # Only deferred work waits for a worker.
+            models.CheckConstraint(
+                name="idempotency_key_pending", condition=~Q(status=Status.PENDING.value) | Q(deferred=True)
+            ),
+            # The attempt that runs, or whose outcome is unknown, can be told from every other attempt.
             models.CheckConstraint(
                 name="idempotency_key_token",
-                condition=~Q(status__in=["in_progress", "unknown"]) | Q(attempt_token__isnull=False),
+                condition=~_among(Status.OWNED) | Q(attempt_token__isnull=False),
             ),
-            # A doubt is always due at some time, so that it cannot be forgotten; nothing else is.
+            # An unknown outcome always has a time for its next check, so it cannot be forgotten; nothing else has one.
             models.CheckConstraint(
                 name="idempotency_key_doubt_due",
-                condition=Q(status="unknown", reconcile_after__isnull=False)
-                | (~Q(status="unknown") & Q(reconcile_after__isnull=True)),
+                condition=Q(status=Status.UNKNOWN.value, reconcile_after__isnull=False)
+                | (~Q(status=Status.UNKNOWN.value) & Q(reconcile_after__isnull=True)),
             ),
-            # An answer exists exactly when the record has ended.
+            # A response exists exactly when the record has ended.
             models.CheckConstraint(
                 name="idempotency_key_answer",
                 condition=(
-                    Q(status__in=["completed", "failed"], response_status__isnull=False, completed_at__isnull=False)
-                    | Q(status="expired")
-                    | (~Q(status__in=["completed", "failed", "expired"]) & Q(response_status__isnull=True))
+                    (_among(Status.TERMINAL) & Q(response_status__isnull=False, completed_at__isnull=False))
+                    | Q(status=Status.EXPIRED.value)
+                    | (~_among(Status.ENDED) & Q(response_status__isnull=True))
                 ),
             ),
-            # What is open or in doubt has no expiry, so the reaper cannot even see it.
+            # Open records do not expire, so the reaper cannot even see them. Waiting work does: it can be abandoned.
             models.CheckConstraint(
                 name="idempotency_key_expiry",
-                condition=~Q(status__in=["in_progress", "unknown", "dead_letter"]) | Q(expires_at__isnull=True),
+                condition=~_among(Status.OPEN - {Status.PENDING}) | Q(expires_at__isnull=True),
             ),
         ]
         indexes = [
@@ -213,7 +221,7 @@ class IdempotencyKey(models.Model):
 
 
 class IdempotencyEvent(models.Model):
-    """Something a person will want to know about a record. Append only; never on the plain path."""
+    """Something that a person will want to know about a record. Append only; never written for a plain request."""
 
     record_id = models.UUIDField(_("record"), db_index=True)
     at = models.DateTimeField(_("at"), db_default=StatementNow(), db_index=True)
@@ -251,7 +259,7 @@ class DutyRun(models.Model):
 
 
 class IdempotencyCount(models.Model):
-    """How often something happened in one minute; added up by every process where counting is switched on."""
+    """How often an outcome occurred in one minute, added up over all processes that count."""
 
     minute = models.DateTimeField(_("minute"))
     operation = ExactCharField(_("operation"), max_length=255)

@@ -5,7 +5,8 @@ from uuid import UUID
 
 from django_idempotency.core.identity import Ref
 from django_idempotency.core.replies import Reply
-from django_idempotency.store.dialects import Statement
+from django_idempotency.core.states import Status
+from django_idempotency.store.dialects import Statement, among_states
 from django_idempotency.store.operations import StoredOperation
 from django_idempotency.store.records import ANSWER, reply_values
 
@@ -17,7 +18,7 @@ COMPLETE = Statement(
     "T3 T3'",
     f"""
     UPDATE idempotency_key SET status = 'completed', last_error_code = '', {ANSWER}
-    WHERE {_MINE} AND status IN ('in_progress', 'unknown') AND (%(success)s OR NOT tainted)
+    WHERE {_MINE} AND status {among_states(Status.OWNED)} AND (%(success)s OR NOT tainted)
     """,
 )
 

@@ -6,7 +6,7 @@ database, add its dialect here; its column types are in `fields.py`.
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -15,6 +15,7 @@ from django.db import IntegrityError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_idempotency.core.identity import Ref
+from django_idempotency.core.states import Status
 
 _SQLITE_NOW: Final = "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'now'{})"
 _DUPLICATE_ENTRY: Final = 1062
@@ -178,6 +179,12 @@ def _bound(text: str, connection: BaseDatabaseWrapper, seconds: float | None) ->
     if seconds is None or not getattr(connection, "mysql_is_mariadb", False):
         return text
     return f"SET STATEMENT innodb_lock_wait_timeout = {int(seconds)} FOR {text}"
+
+
+def among_states(states: Iterable[Status]) -> str:
+    """Return the condition that a column holds one of these states, for a template."""
+    names = ", ".join(sorted(f"'{state.value}'" for state in states))
+    return f"IN ({names})"
 
 
 def dialect_of(using: str) -> Dialect:

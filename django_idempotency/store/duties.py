@@ -11,7 +11,7 @@ from uuid import UUID
 from django_idempotency.core.identity import Ref
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
-from django_idempotency.store.dialects import Statement
+from django_idempotency.store.dialects import Statement, among_states
 from django_idempotency.store.records import ANSWER, reply_values
 
 _HERE: Final = "scope = %(scope)s AND id = %(id)s"
@@ -82,7 +82,7 @@ EXPIRE = Statement(
     "T18",
     f"""
     UPDATE idempotency_key SET status = 'expired', expires_at = {{now + audit_seconds}}
-    WHERE {_HERE} AND status IN ('completed', 'failed') AND audit_seconds IS NOT NULL AND expires_at <= {{now}}
+    WHERE {_HERE} AND status {among_states(Status.TERMINAL)} AND audit_seconds IS NOT NULL AND expires_at <= {{now}}
     """,
 )
 
@@ -91,15 +91,15 @@ EXPIRE_NOW = Statement(
     "T18",
     f"""
     UPDATE idempotency_key SET status = 'expired', expires_at = {{now + COALESCE(audit_seconds, 0)}}
-    WHERE {_HERE} AND status IN ('completed', 'failed')
+    WHERE {_HERE} AND status {among_states(Status.TERMINAL)}
     """,
 )
 
-_ENDED: Final = """
-    expires_at <= {now}
+_ENDED: Final = f"""
+    expires_at <= {{now}}
     AND (status = 'expired'
-         OR (status IN ('completed', 'failed') AND audit_seconds IS NULL)
-         OR (status = 'failed_retryable' AND grace_until <= {now}))
+         OR (status {among_states(Status.TERMINAL)} AND audit_seconds IS NULL)
+         OR (status = 'failed_retryable' AND grace_until <= {{now}}))
 """
 DELETE = Statement("T19 T20", f"DELETE FROM idempotency_key WHERE id {{among ids}} AND {_ENDED}")
 

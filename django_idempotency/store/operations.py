@@ -6,8 +6,9 @@ from uuid import UUID
 
 from django_idempotency.core.identity import Ref
 from django_idempotency.core.policy import LostLease
+from django_idempotency.core.states import Status
 from django_idempotency.models import IdempotencyKey
-from django_idempotency.store.dialects import Statement
+from django_idempotency.store.dialects import Statement, among_states
 
 _HERE: Final = "scope = %(scope)s AND id = %(id)s"
 _MINE: Final = f"{_HERE} AND attempt_token = %(token)s AND status = 'in_progress'"
@@ -103,7 +104,7 @@ def report(ref: Ref, token: UUID, steps_done: int, progress: str) -> bool:
 
 _AT_STEP: Final = "scope = %(scope)s AND id = %(id)s AND steps_done = %(steps_done)s"
 _AS_READ: Final = f"{_AT_STEP} AND status = 'unknown' AND attempt_token = %(read_token)s"
-_IN_DOUBT: Final = f"{_AT_STEP} AND status IN ('unknown', 'dead_letter')"
+_IN_DOUBT: Final = f"{_AT_STEP} AND status {among_states(Status.IN_DOUBT)}"
 
 # The new token ends the attempt that was asked about: a second verdict about it matches no row.
 _GOES_ON: Final = """

@@ -4,7 +4,8 @@ from uuid import UUID
 
 from django_idempotency.core.identity import Ref
 from django_idempotency.core.replies import Reply
-from django_idempotency.store.dialects import Statement
+from django_idempotency.core.states import Status
+from django_idempotency.store.dialects import Statement, among_states
 from django_idempotency.store.records import ANSWER, reply_values
 
 _HERE = "scope = %(scope)s AND id = %(id)s"
@@ -60,7 +61,7 @@ EVIDENCE = Statement(
     "T13",
     f"""
     UPDATE idempotency_key SET status = 'completed', {ANSWER}
-    WHERE {_HERE} AND status IN ('unknown', 'failed_retryable', 'dead_letter', 'pending')
+    WHERE {_HERE} AND status {among_states(Status.SETTLEABLE)}
     """,
 )
 
@@ -68,7 +69,7 @@ DENIAL = Statement(
     "T13''",
     f"""
     UPDATE idempotency_key SET status = 'unknown', reconcile_after = {{now}}
-    WHERE {_HERE} AND status IN ('unknown', 'dead_letter') AND attempt_token IS NOT NULL
+    WHERE {_HERE} AND status {among_states(Status.IN_DOUBT)} AND attempt_token IS NOT NULL
     """,
 )
 
@@ -77,7 +78,7 @@ DISMISS = Statement(
     "T14",
     f"""
     UPDATE idempotency_key SET status = 'failed_retryable', attempts = 0, {_SETTLED}
-    WHERE {_HERE} AND status IN ('unknown', 'dead_letter') AND grace_until <= {{now}}
+    WHERE {_HERE} AND status {among_states(Status.IN_DOUBT)} AND grace_until <= {{now}}
     """,
 )
 
