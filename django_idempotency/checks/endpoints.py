@@ -15,8 +15,7 @@ from django_idempotency.checks.permissions import asked_inside
 from django_idempotency.conf import Arguments, middleware, policy, urlconf
 from django_idempotency.core.policy import LostLease, Mode
 from django_idempotency.flow.registry import reconciled_operations
-from django_idempotency.http.exchange import MARK
-from django_idempotency.http.urlconf import Endpoint, endpoints, mark_of
+from django_idempotency.http.urlconf import POLICY_MARK, Endpoint, endpoints, mark_of
 
 MIDDLEWARE: Final = "django_idempotency.middleware.IdempotencyMiddleware"
 
@@ -93,12 +92,12 @@ def _without_mixin(endpoint: Endpoint) -> Iterator[CheckMessage]:
 def _left_out_by_middleware(endpoint: Endpoint) -> Iterator[CheckMessage]:
     if MIDDLEWARE not in middleware() or not endpoint.is_rest or _has_mixin(endpoint) or endpoint.inside:
         return
-    exempt = any(hasattr(layer, MARK) for layer in endpoint.layers)
+    exempt = any(hasattr(layer, POLICY_MARK) for layer in endpoint.layers)
     methods = [] if exempt else endpoint.handlers.items()
     taken = sorted(
         method.upper()
         for method, name in methods
-        if method.upper() in policy().methods and not hasattr(getattr(endpoint.view, name), MARK)
+        if method.upper() in policy().methods and not hasattr(getattr(endpoint.view, name), POLICY_MARK)
     )
     if taken:
         name = getattr(endpoint.view, "__name__", "")
@@ -123,11 +122,15 @@ def _permission_inside(endpoint: Endpoint) -> Iterator[CheckMessage]:
 
 
 def _permission_inside_middleware(endpoint: Endpoint) -> Iterator[CheckMessage]:
-    if MIDDLEWARE not in middleware() or endpoint.is_rest or any(hasattr(layer, MARK) for layer in endpoint.layers):
+    if (
+        MIDDLEWARE not in middleware()
+        or endpoint.is_rest
+        or any(hasattr(layer, POLICY_MARK) for layer in endpoint.layers)
+    ):
         return
     methods = policy().methods
     taken = [name for method, name in endpoint.handlers.items() if method.upper() in methods]
-    if endpoint.view is not None and all(hasattr(getattr(endpoint.view, name), MARK) for name in taken):
+    if endpoint.view is not None and all(hasattr(getattr(endpoint.view, name), POLICY_MARK) for name in taken):
         return
     asking = asked_inside(endpoint, everything=True)
     if asking:
@@ -237,7 +240,7 @@ def policies(endpoint: Endpoint) -> Iterator[tuple[Arguments, str]]:
     if own is None:
         return
     for method, name in endpoint.handlers.items():
-        if method.upper() in own.policy().methods and not hasattr(getattr(endpoint.view, name), MARK):
+        if method.upper() in own.policy().methods and not hasattr(getattr(endpoint.view, name), POLICY_MARK):
             yield own, name if _is_view_set(endpoint) else ""
 
 
@@ -253,19 +256,17 @@ def _is_view_set(endpoint: Endpoint) -> bool:
 
 
 def _has_mixin(endpoint: Endpoint) -> bool:
-    return hasattr(endpoint.view, "_own_arguments")
+    return hasattr(endpoint.view, "_class_arguments")
 
 
 def _of_class(endpoint: Endpoint) -> Arguments | None:
     """The policy that the mixin holds for its class, or for this route alone."""
-    own: Callable[[], Arguments | None] | None = getattr(endpoint.view, "_own_arguments", None)
-    if own is None:
-        return None
+    own: Arguments | None = getattr(endpoint.view, "_class_arguments", None)
     routes = [layer.initkwargs for layer in endpoint.layers if "idempotency" in getattr(layer, "initkwargs", ())]
-    return routes[0]["idempotency"] if routes else own()
+    return routes[0]["idempotency"] if routes else own
 
 
 def _below(view: type) -> bool:
-    from django_idempotency.rest_framework import made_by_api_view
+    from django_idempotency.http.private_names import is_made_by_api_view
 
-    return made_by_api_view(view)
+    return is_made_by_api_view(view)
