@@ -6,9 +6,9 @@ from functools import partial
 from types import FunctionType
 from typing import Any, Final
 
-from django.urls import ResolverMatch
+from django.urls import ResolverMatch, get_resolver
 
-from django_idempotency.conf import Arguments
+from django_idempotency.conf import Arguments, policy, urlconf
 
 POLICY_MARK: Final = "_idempotency"  # on a decorated callable: the policy's arguments, or None if it is exempt
 _GUARD: Final = "_idempotency_guard"  # on the callable that `@idempotent` returned: itself
@@ -45,6 +45,14 @@ class Endpoint:
         return {name: name for name in names if hasattr(self.view, name)}
 
     @property
+    def is_view_set(self) -> bool:
+        return any(getattr(layer, "actions", None) for layer in self.layers)
+
+    @property
+    def has_mixin(self) -> bool:
+        return hasattr(self.view, "_class_arguments")
+
+    @property
     def around(self) -> list[Arguments]:
         """Return the policies of the decorators around the view."""
         return [mark for mark in map(mark_of, self.layers) if mark is not None]
@@ -53,6 +61,44 @@ class Endpoint:
     def inside(self) -> dict[str, Arguments]:
         """Return the policies of the decorated methods of its class, by name."""
         return {} if self.view is None else dict(_decorated(self.view))
+
+    @property
+    def of_class(self) -> Arguments | None:
+        """Return the policy that the mixin holds for its class, or for this route alone."""
+        own: Arguments | None = getattr(self.view, "_class_arguments", None)
+        routes = [layer.initkwargs for layer in self.layers if "idempotency" in getattr(layer, "initkwargs", ())]
+        return routes[0]["idempotency"] if routes else own
+
+    @property
+    def is_protected(self) -> bool:
+        return bool(self.around or self.inside or self.of_class)
+
+    def policies(self) -> Iterator[tuple[Arguments, str]]:
+        """Yield every policy with its action. A view set's own policy is yielded once for each of its actions."""
+        yield from ((arguments, "") for arguments in (*self.around, *self.inside.values()))
+        own = self.of_class
+        if own is None:
+            return
+        for method, name in self.handlers.items():
+            if method.upper() in own.policy().methods and not hasattr(getattr(self.view, name), POLICY_MARK):
+                yield own, name if self.is_view_set else ""
+
+
+def project_endpoints() -> list[Endpoint]:
+    """Return every route of the project; none if it has no URLs, or if the settings are wrong (E001 and E003)."""
+    root = urlconf()
+    try:
+        policy()
+    except (TypeError, ValueError):
+        return []
+    return [] if root is None else list(endpoints(get_resolver(root).url_patterns))
+
+
+def operation_names(root: str) -> Iterator[str]:
+    """Yield the operation of every protected view that this URLconf leads to."""
+    for endpoint in endpoints(get_resolver(root).url_patterns):
+        for arguments, _action in endpoint.policies():
+            yield arguments.given.get("operation") or endpoint.name
 
 
 def endpoints(patterns: Iterable[Any], prefix: str = "", namespace: str = "") -> Iterator[Endpoint]:

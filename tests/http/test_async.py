@@ -11,7 +11,7 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 from django.db import connection
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
-from django.urls import path
+from django.urls import include, path
 from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.csrf import csrf_exempt
@@ -115,7 +115,8 @@ VIEWS: dict[str, Any] = {
     "left-alone": left_alone,
     "undecorated": undecorated,
 }
-urlpatterns = [path(name, csrf_exempt(view), name=name) for name, view in VIEWS.items()]
+urlpatterns: list[Any] = [path(name, csrf_exempt(view), name=name) for name, view in VIEWS.items()]
+urlpatterns.append(path("idempotency/", include("django_idempotency.urls")))
 
 
 @pytest.fixture(autouse=True)
