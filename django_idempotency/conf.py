@@ -183,6 +183,11 @@ def names() -> list[str]:
 conf: Final = Settings()
 
 
+def default_policy() -> Policy:
+    """Return the policy of the settings alone, made once as long as they stay the same."""
+    return _DEFAULTS.policy()
+
+
 def policy(**arguments: Any) -> Policy:
     """A policy whose arguments win over the settings, and the settings over the defaults."""
     given = {
@@ -301,3 +306,6 @@ class Arguments:
         if self._policy is None or current is not self._made_from:
             self._policy, self._made_from = policy(**self.given), current
         return self._policy
+
+
+_DEFAULTS: Final = Arguments({})

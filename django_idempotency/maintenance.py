@@ -64,10 +64,10 @@ def sweep(bounds: Bounds | None = None) -> Counter[str]:
     bounds = bounds or Bounds()
 
     def lost(due: duties.Due) -> str:
-        return "unknown" if lapse(due.scope, due.id, bounds.using) else "overtaken"
+        return "unknown" if lapse(due.ref(bounds.using)) else "overtaken"
 
     def waiting(due: duties.Due) -> str:
-        if not duties.enqueued_again(due.scope, due.id, pick_up_seconds(), bounds.using):
+        if not duties.enqueued_again(due.ref(bounds.using), pick_up_seconds()):
             return "overtaken"
         return "enqueued" if send(due.id) else "failed"
 
@@ -80,7 +80,7 @@ def reconcile(bounds: Bounds | None = None) -> Counter[str]:
     bounds = bounds or Bounds()
 
     def one(due: duties.Due) -> str:
-        outcome: Outcome = reconcile_one(due.scope, due.id, bounds.using)
+        outcome: Outcome = reconcile_one(due.id, bounds.using)
         return outcome.value
 
     return _each("reconcile", [(duties.doubts, one)], bounds)
@@ -91,7 +91,7 @@ def resume(bounds: Bounds | None = None) -> Counter[str]:
     bounds = bounds or Bounds()
 
     def one(due: duties.Due) -> str:
-        outcome: Outcome = resume_one(due.scope, due.id, bounds.using)
+        outcome: Outcome = resume_one(due.id, bounds.using)
         return outcome.value
 
     return _each("resume", [(duties.resumable, one), *([(duties.unfinished, one)] if sender() else [])], bounds)
@@ -135,8 +135,8 @@ def _reap_page(page: list[duties.Due], bounds: Bounds, counts: Counter[str]) -> 
 
     def ended(due: duties.Due) -> str:
         if due.status is Status.PENDING:
-            return "abandoned" if duties.abandon(due.scope, due.id, reply, bounds.using) else ""
-        return "expired" if duties.expire(due.scope, due.id, bounds.using) else ""
+            return "abandoned" if duties.abandon(due.ref(bounds.using), reply) else ""
+        return "expired" if duties.expire(due.ref(bounds.using)) else ""
 
     for due in page:
         if due.status in (Status.PENDING, Status.COMPLETED, Status.FAILED) and due not in held:

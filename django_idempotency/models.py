@@ -1,12 +1,12 @@
 """The record, what happened to it, and when each duty last ran. No method here writes: the store does."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from django.db import models
+from django.db import DEFAULT_DB_ALIAS, models
 from django.db.models import Q, Value
 from django.utils.translation import gettext_lazy as _
 
-from django_idempotency.core.decisions import derived_key
+from django_idempotency.core.identity import Ref, derived_key
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.states import Status
 from django_idempotency.fields import ExactCharField, PresentIndex, StatementNow
@@ -24,6 +24,10 @@ LOST_LEASE = [(each.value, each.value) for each in LostLease]
 
 class IdempotencyKeyQuerySet(models.QuerySet["IdempotencyKey"]):
     """Questions that people ask. Nothing here is used to change a record."""
+
+    def with_time(self) -> "IdempotencyKeyQuerySet":
+        """Read the database's time with each record, as `read_at`."""
+        return self.annotate(read_at=StatementNow())  # type: ignore[no-redef] # declared on the model, set here
 
     def in_doubt(self) -> "IdempotencyKeyQuerySet":
         """Nobody knows whether the effect happened."""
@@ -110,6 +114,8 @@ class IdempotencyKey(models.Model):
 
     objects = IdempotencyKeyQuerySet.as_manager()
 
+    read_at: datetime  # the database's time, on what `with_time` read
+
     class Meta:
         db_table = "idempotency_key"
         verbose_name = _("idempotency key")
@@ -174,8 +180,36 @@ class IdempotencyKey(models.Model):
         return f"{self.operation or self.scope}: {self.status}"
 
     def derive(self, step: str) -> str:
-        """The key of a downstream call, as the view derived it."""
+        """Return the key of a downstream call, as the view derived it."""
         return derived_key(self.id, step)
+
+    @property
+    def ref(self) -> Ref:
+        """Where this record is."""
+        return Ref(self.scope, self.id, self._state.db or DEFAULT_DB_ALIAS)
+
+    @property
+    def grace_left(self) -> float:
+        """Seconds until a message of a lost attempt can no longer arrive; 0 if there was none."""
+        return 0.0 if self.grace_until is None else (self.grace_until - self.read_at).total_seconds()
+
+    @property
+    def lease_over(self) -> bool:
+        """True if a lease was taken and has run out."""
+        return self.locked_until is not None and self.locked_until <= self.read_at
+
+    @property
+    def retention_over(self) -> bool:
+        """True if the response need not be kept any longer."""
+        ended = self.status in Status.TERMINAL or self.status == Status.FAILED_RETRYABLE
+        return self.status == Status.EXPIRED or (
+            ended and self.expires_at is not None and self.expires_at <= self.read_at
+        )
+
+    @property
+    def is_resumable(self) -> bool:
+        """True if another attempt may restart the work or continue it."""
+        return self.on_lost_lease != LostLease.UNKNOWN
 
 
 class IdempotencyEvent(models.Model):

@@ -20,7 +20,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 
 from django_idempotency import conf
 from django_idempotency.core.decisions import Accepted, Answer, Call, Gone, InDoubt, InFlight, Mismatch, Replay
-from django_idempotency.core.fingerprint import RequestParts, seal
+from django_idempotency.core.fingerprint import RequestParts
 from django_idempotency.core.keys import fitted
 from django_idempotency.core.policy import LostLease, Mode, Policy, Transaction
 from django_idempotency.core.replies import Reply
@@ -32,7 +32,7 @@ from django_idempotency.exceptions import (
     StillRunning,
     UnreadableReply,
 )
-from django_idempotency.flow.attempt import Attempt, Held
+from django_idempotency.flow.attempt import Attempt, KeyHandle
 from django_idempotency.flow.finish import finish
 from django_idempotency.flow.run import run as run_flow
 
@@ -54,14 +54,14 @@ ARGUMENTS: Final = frozenset(
 )  # fmt: skip
 
 
-class Claim(Held):
+class Claim(KeyHandle):
     """The right to run, once."""
 
     _needs = "mode='leased'"
     reply: Reply | None = None  # once it is stored
 
     def finish(self, write: Callable[[], Any]) -> Any:
-        """Run `write`, which makes the domain writes and returns the result, and complete the key with them.
+        """Function `write`, which makes the domain writes and returns the result, and complete the key with them.
 
         `write` may run a second time after a deadlock, so it does nothing outside the database.
         """
@@ -70,11 +70,11 @@ class Claim(Held):
         return _result(self.reply)
 
 
-Run = Callable[[Claim], Any]
+Function = Callable[[Claim], Any]
 
 
-def once(*, scope: str, key: str, run: Run, payload: Any = None, **arguments: Any) -> Any:
-    """Run `run` at most once for this key of this scope; its result, now or from the record.
+def once(*, scope: str, key: str, run: Function, payload: Any = None, **arguments: Any) -> Any:
+    """Function `run` at most once for this key of this scope; its result, now or from the record.
 
     `scope` names whose keys these are, `payload` what has to be the same under one key: JSON, or bytes. The other
     arguments are a policy's: `mode`, `operation` (the scope when it is left out), `lease`, `retention` and so on.
@@ -98,7 +98,7 @@ def once_per(
         @wraps(handler)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> Any:
             said = None if payload is None else payload(*args, **kwargs)
-            run: Run = lambda claim: handler(claim, *args, **kwargs)  # noqa: E731 - two lines would say no more
+            run: Function = lambda claim: handler(claim, *args, **kwargs)  # noqa: E731 - two lines would say no more
             return _once(scope, key(*args, **kwargs), said, run, made.policy())
 
         return guarded
@@ -117,7 +117,7 @@ def _checked(arguments: dict[str, Any]) -> dict[str, Any]:
     return {**arguments, "transaction": Transaction.LATE if late else Transaction.WHOLE}
 
 
-def _once(scope: str, key: str, payload: Any, run: Run, policy: Policy) -> Any:
+def _once(scope: str, key: str, payload: Any, run: Function, policy: Policy) -> Any:
     late = policy.transaction is Transaction.LATE
 
     def work(attempt: Attempt) -> tuple[Reply, Reply]:
@@ -130,18 +130,9 @@ def _once(scope: str, key: str, payload: Any, run: Run, policy: Policy) -> Any:
 
 
 def _call(scope: str, key: str, payload: Any, policy: Policy) -> Call:
-    """The prefix keeps these scopes apart from those of requests."""
     operation = policy.operation or fitted("scope", scope)
     body = payload if isinstance(payload, bytes) else _dump(payload, sort_keys=True)
-    parts = RequestParts("", operation, "", JSON, body)
-    return Call(
-        scope=fitted("scope", f"once:{scope}"),
-        key=fitted("key", key),
-        fingerprint=seal(parts, policy.fingerprint),
-        policy=policy,
-        operation=operation,
-        parts=parts if policy.fingerprint.secrets else None,
-    )
+    return Call.outside_http("once", scope, key, operation, RequestParts("", operation, "", JSON, body), policy)
 
 
 def _dump(value: Any, *, sort_keys: bool = False) -> bytes:

@@ -21,12 +21,12 @@ def pages() -> dict[str, str]:
     """The name of each picture, and what is in it."""
     from django_idempotency.models import IdempotencyKey
 
-    dead = IdempotencyKey.objects.get(key__startswith="story-given-up").id
+    dead = IdempotencyKey.objects.get(key__startswith="story-given-up")
     return {
-        "list": f"{LIST}?q=user:7",
-        "record": f"{LIST}{dead}/change/",
+        "list": f"{LIST}?q={dead.principal}",
+        "record": f"{LIST}{dead.pk}/change/",
         "dashboard": f"{LIST}dashboard/",
-        "confirmation": f"{LIST}act/resolve-landed/?records={dead.hex}",
+        "confirmation": f"{LIST}act/resolve-landed/?records={dead.pk.hex}",
     }
 
 

@@ -6,7 +6,7 @@ from typing import TypeAlias
 from xml.sax.saxutils import escape
 
 from django_idempotency import Status
-from django_idempotency.core.states import TRANSITIONS, Edge, Guard, Transition
+from django_idempotency.core.transitions import TRANSITIONS, Edge, Guard, Transition
 
 DOCS = Path(__file__).resolve().parent
 PICTURE = DOCS / "images" / "states.svg"

@@ -1,4 +1,7 @@
-"""A day of keys, made up, for those who want to see the admin with something in it."""
+"""A day of keys, made up, for those who want to see the admin with something in it.
+
+The ids have version 5, as MariaDB's uuid type wants them, but a request would compute others: no client has these keys.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,12 @@ import random
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from math import pi, sin
-from uuid import UUID, uuid4
+from uuid import NAMESPACE_OID, UUID, uuid4, uuid5
 
 from django.db import transaction
 from django.utils import timezone
 
 from django_idempotency import Status
-from django_idempotency.core.decisions import record_id
 from django_idempotency.models import DutyRun, IdempotencyCount, IdempotencyEvent, IdempotencyKey
 
 MARK = "seed-history"
@@ -65,10 +67,10 @@ def key(dice: random.Random, created: datetime, status: Status) -> IdempotencyKe
     person, text = dice.choice(PEOPLE), str(UUID(int=dice.getrandbits(128), version=4))
     scope = f"{MARK}:{person}:{operation}"
     row = IdempotencyKey(
-        id=record_id(scope, text), scope=scope, key=text, status=status, fingerprint="v1:" + "0" * 64, principal=person,
-        operation=operation, request_method="POST", request_path=f"/{operation}/", attempt_token=uuid4(),
-        lease_seconds=30, grace_seconds=300, retention_seconds=86_400, created_at=created, last_run_at=created,
-        grace_until=created + timedelta(minutes=5),
+        id=uuid5(NAMESPACE_OID, scope + text), scope=scope, key=text, status=status, fingerprint="v1:" + "0" * 64,
+        principal=person, operation=operation, request_method="POST", request_path=f"/{operation}/",
+        attempt_token=uuid4(), lease_seconds=30, grace_seconds=300, retention_seconds=86_400, created_at=created,
+        last_run_at=created, grace_until=created + timedelta(minutes=5),
     )  # fmt: skip
     seconds = slow * (0.5 + dice.random()) if dice.random() < 0.03 else usual * (0.5 + dice.random())
     dress(row, created + timedelta(seconds=seconds))

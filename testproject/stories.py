@@ -1,36 +1,44 @@
-"""A few records with a past worth reading, told through the library itself; only their times are moved back."""
+"""A few records with a past worth reading, told through requests to this service; only their times are moved back."""
 
 from __future__ import annotations
 
 import json
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import Any
-from uuid import UUID
+from uuid import uuid4
 
+from django.conf import settings
+from django.contrib.auth.models import User
 from django.db.models import F
-from django.utils import timezone
+from django.test import Client, override_settings
+from django.urls import reverse
+from rest_framework.authtoken.models import Token
 
-from django_idempotency import FingerprintRule, Policy, json_reply
-from django_idempotency.core.decisions import Call
-from django_idempotency.core.fingerprint import RequestParts, seal
-from django_idempotency.core.policy import Expiry
-from django_idempotency.core.progress import Progress
-from django_idempotency.flow import claim
-from django_idempotency.flow.attempt import Attempt
-from django_idempotency.flow.finish import doubt, finish, release
-from django_idempotency.flow.resolve import expire
-from django_idempotency.http.requests import scope_of
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
-from django_idempotency.reconciliation import Landed, NotLanded, resolve
-from django_idempotency.store import events, operations, verdicts
+from django_idempotency.reconciliation import NotLanded, resolve
+from django_idempotency.signals import reserved
+from django_idempotency.testing import grace_over
+from testproject.gateway.ledger import Ledger
+from testproject.gateway.provider import Provider
+from testproject.gateway.server import GatewayServer
+from testproject.gateway.switches import Switches
+from testproject.payments.reconcilers import told
 
-USING = "default"
-CHARGE = {"id": 4711, "amount": 12500, "currency": "EUR", "customer": "ada", "charge": "ch_9f2c", "settled_at": None}
-ORDER = json.dumps({"amount": 12500, "currency": "EUR", "customer": "ada"}).encode()
+CUSTOMER = "carol"
+ORDER = {"amount": 12500, "currency": "EUR", "customer": "ada"}
+RIDE = {"origin": "Harbour", "target": "Airport", "amount": 2000}
+NOBODY_LISTENS = "http://127.0.0.1:1"
 
 
 def tell() -> int:
-    """One record for each story; nothing where they were told before."""
+    """Tell each story once, and return how many were told: none if they are in the database already."""
     stories = (
         running,
         paid,
@@ -44,117 +52,136 @@ def tell() -> int:
     )
     if IdempotencyKey.objects.filter(key__startswith="story-").exists():
         return 0
-    for minutes, story in enumerate(stories, start=1):
-        move_back(story().call.id, timedelta(minutes=7 * minutes))
+    with quiet(), gateway() as provider:
+        for minutes, story in enumerate(stories, start=1):
+            provider.switches = Switches()
+            move_back(story(provider), timedelta(minutes=7 * minutes))
     return len(stories)
 
 
-def claimed(key: str, operation: str = "payments.create", path: str = "/payments/", **policy: Any) -> Attempt:
-    fingerprint = seal(RequestParts("POST", path, "", "application/json", ORDER), FingerprintRule())
-    scope, chosen = scope_of("user:7", operation), Policy(**policy)
-    call = Call(scope, f"story-{key}", fingerprint, chosen, "user:7", operation, "POST", path)
-    attempt = claim.begin(call)
-    if not isinstance(attempt, Attempt):
-        raise TypeError(f"The story {key!r} has begun already.")
-    return attempt
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Log nothing: these stories are about failures, and each of them is meant."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
-def paid() -> Attempt:
-    attempt = claimed("paid-41d0-8c55-aa21f00d7e11")
-    finish(attempt, lambda: (None, json_reply(201, CHARGE, [("Location", "/payments/4711/")])))
-    return attempt
+@contextmanager
+def gateway() -> Iterator[Provider]:
+    """A payment provider in this process, with a ledger of its own, that the service talks to over HTTP."""
+    with TemporaryDirectory() as folder:
+        provider = Provider(Ledger(Path(folder) / "ledger.jsonl"))
+        with GatewayServer(0, provider) as server:
+            Thread(target=server.serve_forever, daemon=True).start()
+            with override_settings(GATEWAY_URL=f"http://127.0.0.1:{server.server_port}"):
+                yield provider
+            server.shutdown()
 
 
-def refused() -> Attempt:
-    attempt = claimed("refused-4e7b-9f02-51c83ad0be72")
-    release(attempt, "GatewayUnreachable")
-    return attempt
+def post(key: str, path: str = "/payments/", body: Any = ORDER, **policy: Any) -> IdempotencyKey:
+    """Send one request of the customer's; `policy` stands for entries of the IDEMPOTENCY setting."""
+    user, _ = User.objects.get_or_create(username=CUSTOMER)
+    token, _ = Token.objects.get_or_create(user=user)
+    headers = {"Authorization": f"Token {token.key}", "Idempotency-Key": f'"story-{key}"'}
+    with override_settings(IDEMPOTENCY={**settings.IDEMPOTENCY, **policy}):
+        Client(SERVER_NAME="localhost").post(path, json.dumps(body), "application/json", headers=headers)
+    return IdempotencyKey.objects.get(key=f"story-{key}")
 
 
-def unanswered() -> Attempt:
-    attempt = claimed("unanswered-4f0a-b1d4-07cc9e51a3f8")
-    doubt(attempt, "GatewayUnanswered")
-    return attempt
+def press(action: str, record: IdempotencyKey, reason: str, **answer: Any) -> None:
+    """Press a button of the admin, and confirm it with a reason and, where it asks for one, an answer."""
+    admin, _ = User.objects.get_or_create(username="admin", defaults={"is_staff": True, "is_superuser": True})
+    client = Client(SERVER_NAME="localhost")
+    client.force_login(admin)
+    page = f"{reverse('admin:django_idempotency_act', args=[action])}?records={record.pk.hex}"
+    seen = re.findall(r'name="(seen-[^"]+)" value="([^"]+)"', client.get(page).content.decode())
+    client.post(page, {**dict(seen), **answer, "reason": reason})
 
 
-def given_up() -> Attempt:
-    attempt = claimed("given-up-4c19-8e3d-f6a2b7d90c14")
-    doubt(attempt, "GatewayUnanswered")
-    events.note(attempt.call.id, "asked", "", USING, actor="admin", reason="The customer calls: was she charged?")
-    record(attempt).update(reconcile_attempts=9)
-    dead_letter(attempt, "the gateway answers 503 to every question")
-    return attempt
+def running(_provider: Provider) -> IdempotencyKey:
+    """A request that has not ended: its record passes to another attempt, whose end is not told."""
+
+    def pass_on(call: Any, **_payload: Any) -> None:
+        IdempotencyKey.objects.filter(pk=call.id).update(attempt_token=uuid4())
+
+    reserved.connect(pass_on)
+    try:
+        return post("running-47c3-9a15-e80b2d6f41ca", LEASE=timedelta(minutes=30))
+    finally:
+        reserved.disconnect(pass_on)
 
 
-def settled_by_webhook() -> Attempt:
-    attempt = claimed("webhook-4a6e-93b7-2d40c1e85f69")
-    doubt(attempt, "GatewayUnanswered")
-    resolve(attempt.call.id, Landed(json_reply(201, CHARGE)), by="gateway webhook", reason="charge.succeeded ch_9f2c")
-    return attempt
+def paid(_provider: Provider) -> IdempotencyKey:
+    return post("paid-41d0-8c55-aa21f00d7e11")
 
 
-def settled_by_hand() -> Attempt:
-    attempt = claimed("by-hand-4d52-a7f1-90be63c7d824")
-    doubt(attempt, "WorkerLost")
-    record(attempt).update(grace_until=timezone.now() - timedelta(hours=1))
+def refused(_provider: Provider) -> IdempotencyKey:
+    with override_settings(GATEWAY_URL=NOBODY_LISTENS):
+        return post("refused-4e7b-9f02-51c83ad0be72")
+
+
+def unanswered(provider: Provider) -> IdempotencyKey:
+    return hung_up(provider, "unanswered-4f0a-b1d4-07cc9e51a3f8")
+
+
+def given_up(provider: Provider) -> IdempotencyKey:
+    record = hung_up(provider, "given-up-4c19-8e3d-f6a2b7d90c14")
+    IdempotencyKey.objects.filter(pk=record.pk).update(reconcile_attempts=9)  # the last of ten tries follows
+    with override_settings(GATEWAY_URL=NOBODY_LISTENS):
+        press("ask-reconciler", record, "The customer calls: was she charged?")
+    return record
+
+
+def settled_by_webhook(provider: Provider) -> IdempotencyKey:
+    record = hung_up(provider, "webhook-4a6e-93b7-2d40c1e85f69")
+    (charge,) = provider.find(record.derive("charge"))
+    resolve(record.pk, told(record, charge), by="gateway webhook", reason=f"charge.succeeded {charge.id}")
+    return record
+
+
+def settled_by_hand(provider: Provider) -> IdempotencyKey:
+    record = hung_up(provider, "by-hand-4d52-a7f1-90be63c7d824")
+    grace_over(record)
     why = "The provider's ledger holds no charge for this key; asked their support, ticket 20931."
-    resolve(attempt.call.id, NotLanded(), by="admin", reason=why, operator=True)
-    return attempt
+    resolve(record.pk, NotLanded(), by="admin", reason=why, operator=True)
+    return record
 
 
-def withdrawn() -> Attempt:
-    attempt = claimed("withdrawn-4b88-8d06-3ea7f5c1b920", expiry=Expiry.SOFT)
-    finish(attempt, lambda: (None, json_reply(201, CHARGE)))
-    expire(attempt.call.id, by="admin", reason="The stored answer named the wrong customer.")
-    return attempt
+def withdrawn(_provider: Provider) -> IdempotencyKey:
+    record = post("withdrawn-4b88-8d06-3ea7f5c1b920", EXPIRY="soft")
+    press("expire-now", record, "The stored answer named the wrong customer.")
+    return record
 
 
-def half_a_ride() -> Attempt:
-    attempt = claimed("ride-4399-b0c2-6f18d7a4e053", "rides.create", "/rides/")
-    call, arguments = attempt.call, {"owner": 7, "origin": "Harbour", "target": "Airport", "amount": 2000}
-    first = Progress().done("ride_created", 88).done("audited", None)
-    operations.begin(
-        call.scope,
-        call.id,
-        attempt.token,
-        operations.Run("rides.create", json.dumps(arguments), Progress().dump(), 0),
-        USING,
-    )
-    progress = first.started("charge_created").dump()
-    record(attempt).update(progress=progress, recovery_point="audited", steps_done=3, on_lost_lease="unknown")
-    doubt(attempt, "GatewayUnanswered")
-    return attempt
+def half_a_ride(provider: Provider) -> IdempotencyKey:
+    return hung_up(provider, "ride-4399-b0c2-6f18d7a4e053", "/rides/", RIDE)
 
 
-def running() -> Attempt:
-    return claimed("running-47c3-9a15-e80b2d6f41ca", lease=timedelta(minutes=30))
+def hung_up(provider: Provider, *request: Any) -> IdempotencyKey:
+    """Send a request during which the gateway charges and then hangs up, so that nobody here knows."""
+    provider.switches = Switches(lose_answer=True)
+    return post(*request)
 
 
-def dead_letter(attempt: Attempt, why: str) -> None:
-    call = attempt.call
-    verdicts.give_up(call.scope, call.id, attempt.token, 10, USING)
-    events.note(call.id, "dead letter", "T12", USING, actor="reconciler", reason=why)
-
-
-def record(attempt: Attempt) -> Any:
-    return IdempotencyKey.objects.filter(id=attempt.call.id)
-
-
-def move_back(found: UUID, by: timedelta) -> None:
+def move_back(record: IdempotencyKey, by: timedelta) -> None:
     """As if it had begun then, with some minutes between what happened; the other times follow from these."""
-    told = list(IdempotencyEvent.objects.filter(record_id=found).order_by("id"))
+    told = list(IdempotencyEvent.objects.filter(record_id=record.pk).order_by("id"))
     for number, event in enumerate(told, start=1):
         at_once = event.kind == "in doubt"  # the gateway's time limit is short
         back = by - timedelta(seconds=10) if at_once else by * (1 - number / (len(told) + 1))
         IdempotencyEvent.objects.filter(pk=event.pk).update(at=F("at") - back)
-    row = IdempotencyKey.objects.get(id=found)
+    row = IdempotencyKey.objects.get(pk=record.pk)
     row.created_at, ended = row.created_at - by, by / (len(told) + 1)
     row.last_run_at, lease = row.created_at, timedelta(seconds=row.lease_seconds)
     row.grace_until = row.created_at + lease + timedelta(seconds=row.grace_seconds)
     if row.locked_until is not None:
         row.locked_until = row.created_at + lease
     if row.completed_at is not None:
-        landed = any(event.kind == "landed" for event in told)
+        landed = any(event.kind == "confirmed" for event in told)
         row.completed_at = row.completed_at - ended if landed else row.created_at + timedelta(seconds=1.4)
     if row.expires_at is not None:
         row.expires_at -= ended

@@ -21,7 +21,7 @@ from django_idempotency.maintenance import health
 from django_idempotency.models import DutyRun, IdempotencyKey
 from django_idempotency.reconciliation import Inconclusive, reconciler
 from django_idempotency.store import attempts, verdicts
-from django_idempotency.store.operations import Run
+from django_idempotency.store.operations import StoredOperation
 from tests.flow.flows import nobody_answers
 from tests.http.posting import atomic_requests
 
@@ -63,9 +63,7 @@ def test_a_sweeper_that_does_not_come(client: Client, late: int, status: int) ->
 def test_work_that_no_worker_begins(client: Client, late: int, status: int, tried: bool) -> None:
     """Also while the sweeper sends its message again and again."""
     attempt = claimed()
-    assert attempts.defer(
-        attempt.call.scope, attempt.call.id, attempt.token, Run("tests.health", "{}", "{}", 0), 60, "default"
-    )
+    assert attempts.defer(attempt.ref, attempt.token, StoredOperation("tests.health", "{}", "{}", 0), 60)
     code = "NotExecuted" if tried else ""  # waits for its turn, each time longer
     waiting = F("created_at") - timedelta(seconds=late)
     IdempotencyKey.objects.update(last_run_at=waiting, last_error_code=code)
@@ -81,9 +79,7 @@ def test_work_that_was_put_back_and_that_no_worker_comes_back_to(
     """The longest wait between two tries is no complaint; ten minutes more are."""
     settings.IDEMPOTENCY = {"RECONCILE_BACKOFF_MAX": 3600}
     attempt = claimed()
-    assert attempts.defer(
-        attempt.call.scope, attempt.call.id, attempt.token, Run("tests.health", "{}", "{}", 0), 60, "default"
-    )
+    assert attempts.defer(attempt.ref, attempt.token, StoredOperation("tests.health", "{}", "{}", 0), 60)
     IdempotencyKey.objects.update(last_run_at=F("created_at") - timedelta(seconds=late), last_error_code="NotExecuted")
     assert asked(client)[0] == status
     settings.IDEMPOTENCY = {"RECONCILE_BACKOFF_MAX": timedelta.max}
@@ -100,7 +96,7 @@ def test_doubts_are_told_and_dead_letters_are_a_complaint(client: Client, settin
     maintenance.reconcile()
     status, said = asked(client)
     assert (status, said["dead_letters"], said["unknown"]) == (503, 1, 0)
-    assert verdicts.dismiss(attempt.call.scope, attempt.call.id, "default") is False, "grace"
+    assert verdicts.dismiss(attempt.ref) is False, "grace"
 
 
 def test_a_duty_that_failed_is_a_complaint() -> None:

@@ -158,8 +158,8 @@ def test_a_sweeper_that_finds_a_lost_lease_says_so_once() -> None:
     claimed(call)
     age(call, "locked_until")
     with heard(signals.lease_lapsed) as brought:
-        assert lapse(call.scope, call.id, "default")
-        assert not lapse(call.scope, call.id, "default")
+        assert lapse(call.ref("default"))
+        assert not lapse(call.ref("default"))
     assert [each["record"] for each in brought] == [call.id]
     assert status(call) is Status.UNKNOWN
 

@@ -10,7 +10,8 @@ from django.utils.translation import gettext_lazy as _
 
 from django_idempotency.console.forms import LandedForm, ReasonForm
 from django_idempotency.core.replies import Reply
-from django_idempotency.core.states import TRANSITIONS, Edge, Event, Status
+from django_idempotency.core.states import Status
+from django_idempotency.core.transitions import TRANSITIONS, Edge, Event
 from django_idempotency.flow.resolve import ask, enqueue, expire, resolve, try_again
 from django_idempotency.flow.settle import Landed, NotLanded, Outcome
 

@@ -152,7 +152,7 @@ class _Confirmation:
             self._say(messages.WARNING, row, self._said(row, outcome))
 
     def _said(self, row: IdempotencyKey, outcome: Outcome) -> str:
-        now = records.find(row.scope, row.pk, self.using) if outcome is Outcome.POSTPONED else None
+        now = records.find(row.ref) if outcome is Outcome.POSTPONED else None
         if now is None:
             return str(SAID[outcome])
         if self.action.polls and not row.run_name and row.operation not in reconciled_operations():
@@ -162,7 +162,7 @@ class _Confirmation:
         return _("Not yet: a message may still be on its way. It stays as it is; it can be done in %s.") % wait
 
     def _overtaken(self, row: IdempotencyKey) -> None:
-        now = records.find(row.scope, row.pk, self.using)
+        now = records.find(row.ref)
         if now is None:
             self._say(messages.WARNING, row, str(SAID[Outcome.ABSENT]))
             return

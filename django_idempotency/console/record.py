@@ -81,7 +81,7 @@ def context(row: Any, user: Any) -> dict[str, Any]:
 
 def _content(row: IdempotencyKey) -> dict[str, Any]:
     """Read by the store, like a replay."""
-    record = records.find(row.scope, row.pk, alias())
+    record = records.find(row.ref)
     reply = record.reply if record is not None else None
     headers = reply.headers if reply is not None else ()
     kind = next((value for name, value in headers if name.lower() == "content-type"), "")

@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_idempotency.console.bodies import readable
+from django_idempotency.core.audit import Kind
 from django_idempotency.core.progress import Progress, StepState
 from django_idempotency.core.states import Status
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
@@ -17,21 +18,24 @@ from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 Words = str | Promise
 
 KINDS: Final[dict[str, tuple[Words, str]]] = {
-    "in doubt": (gettext_lazy("The attempt ended in doubt"), "doubt"),
-    "lease over": (gettext_lazy("The lease ran out: nobody knows what became of the attempt"), "doubt"),
-    "taken over": (gettext_lazy("Taken over and continued"), "move"),
-    "landed": (gettext_lazy("It happened"), "good"),
-    "step landed": (gettext_lazy("A step that was in doubt had happened"), "good"),
-    "step not executed": (gettext_lazy("A step that was in doubt had not happened"), "good"),
-    "not executed": (gettext_lazy("It did not happen"), "good"),
-    "evidence after the end": (gettext_lazy("It happened after all, and the record had ended as failed"), "bad"),
-    "dead letter": (gettext_lazy("Reconciliation gave up"), "bad"),
-    "denied": (gettext_lazy("A webhook said that it did not happen"), "doubt"),
-    "dismissed": (gettext_lazy("Settled by hand: it did not happen"), "good"),
-    "asked again": (gettext_lazy("Given all its tries once more"), "move"),
-    "asked": (gettext_lazy("The reconciler was asked by hand"), "move"),
-    "enqueued": (gettext_lazy("A worker was asked for again by hand"), "move"),
-    "expired": (gettext_lazy("Expired by hand"), "bad"),
+    Kind.IN_DOUBT: (gettext_lazy("The attempt ended in doubt"), "doubt"),
+    Kind.LEASE_EXPIRED: (gettext_lazy("The lease ran out: nobody knows what became of the attempt"), "doubt"),
+    Kind.TAKEN_OVER: (gettext_lazy("Taken over and continued"), "move"),
+    Kind.LANDED: (gettext_lazy("It happened"), "good"),
+    Kind.CONFIRMED: (gettext_lazy("It happened"), "good"),
+    Kind.STEP_LANDED: (gettext_lazy("A step that was in doubt had happened"), "good"),
+    Kind.STEP_CONFIRMED: (gettext_lazy("A step that was in doubt had happened"), "good"),
+    Kind.STEP_NOT_EXECUTED: (gettext_lazy("A step that was in doubt had not happened"), "good"),
+    Kind.NOT_EXECUTED: (gettext_lazy("It did not happen"), "good"),
+    Kind.CONFIRMED_TOO_LATE: (gettext_lazy("It happened after all, and the record had ended as failed"), "bad"),
+    Kind.DEAD_LETTER: (gettext_lazy("Reconciliation gave up"), "bad"),
+    Kind.DENIED: (gettext_lazy("A webhook said that it did not happen"), "doubt"),
+    Kind.DISMISSED: (gettext_lazy("Settled by hand: it did not happen"), "good"),
+    Kind.STEP_DISMISSED: (gettext_lazy("Settled by hand: it did not happen"), "good"),
+    Kind.RESET: (gettext_lazy("Given all its tries once more"), "move"),
+    Kind.ASKED: (gettext_lazy("The reconciler was asked by hand"), "move"),
+    Kind.REQUEUED: (gettext_lazy("A worker was asked for again by hand"), "move"),
+    Kind.EXPIRED: (gettext_lazy("Expired by hand"), "bad"),
 }
 
 

@@ -2,29 +2,16 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import sha256
 from math import ceil
 from uuid import UUID
 
-from django_idempotency.core.fingerprint import RequestParts, agrees, same
+from django_idempotency.core.fingerprint import RequestParts, agrees, same, seal
+from django_idempotency.core.identity import Ref, record_id
+from django_idempotency.core.keys import fitted
 from django_idempotency.core.policy import AfterExpiry, LostLease, Policy
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import UnreadableFingerprint
-
-
-def record_id(scope: str, key: str) -> UUID:
-    """The same (scope, key) has the same id everywhere."""
-    digest = sha256()
-    for part in (scope.encode(), key.encode()):
-        digest.update(len(part).to_bytes(4, "big"))
-        digest.update(part)
-    return UUID(bytes=digest.digest()[:16], version=5)
-
-
-def derived_key(record: UUID, step: str) -> str:
-    """A key for a downstream call: the same for every attempt, another for every step, and it leads back here."""
-    return f"{record}-{step}"
 
 
 @dataclass(frozen=True)
@@ -41,9 +28,26 @@ class Call:
     path: str = ""
     parts: RequestParts | None = None  # to compare with a fingerprint that was sealed with an older secret
 
+    @classmethod
+    def outside_http(
+        cls, kind: str, scope: str, key: str, operation: str, parts: RequestParts, policy: Policy
+    ) -> "Call":
+        """Make the call of code that has no request. The kind keeps its scopes apart from those of requests."""
+        return cls(
+            scope=fitted("scope", f"{kind}:{scope}"),
+            key=fitted("key", key),
+            fingerprint=seal(parts, policy.fingerprint),
+            policy=policy,
+            operation=operation,
+            parts=parts if policy.fingerprint.secrets else None,
+        )
+
     @cached_property
     def id(self) -> UUID:
         return record_id(self.scope, self.key)
+
+    def ref(self, using: str) -> Ref:
+        return Ref(self.scope, self.id, using)
 
     def matches(self, stored: str) -> bool:
         """Whether the record was claimed for this request. A record that was given back takes any request."""
@@ -70,6 +74,9 @@ class Record:
     grace_left: float | None = None
     expires_in: float | None = None
     reply: Reply | None = None
+
+    def ref(self, using: str) -> Ref:
+        return Ref(self.scope, self.id, using)
 
     @property
     def retention_over(self) -> bool:

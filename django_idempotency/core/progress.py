@@ -75,8 +75,8 @@ class Progress:
         last = self.steps[-1] if self.steps else None
         return last.name if last is not None and last.state is StepState.STARTED else None
 
-    def taken_back(self) -> "Progress":
-        """Without the step that began: it did not happen."""
+    def without_last(self) -> "Progress":
+        """Take the last mark back: its step did not happen."""
         return replace(self, steps=self.steps[:-1])
 
     def so_far(self, done: int, total: int) -> "Progress":

@@ -1,7 +1,7 @@
-"""Atomic mode: claim, work and finished row are one transaction, so that a crash leaves nothing behind."""
+"""Atomic mode: claim, work and stored response are one transaction, so that a crash leaves nothing behind."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TypeVar
 from uuid import uuid4
 
@@ -12,8 +12,9 @@ from django_idempotency.core.decisions import Answer, Call, Execute, Exhaust, In
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.flow.attempt import Attempt
-from django_idempotency.flow.claim import News, move, publish, seen, tell
-from django_idempotency.flow.finish import Uncertain, completing, read_back
+from django_idempotency.flow.claim import Announcements, answer_from, carry_out, publish, tell
+from django_idempotency.flow.completion import Completion, Uncertain
+from django_idempotency.flow.finish import RefusedWhileTainted, read_back
 from django_idempotency.signals import announce
 from django_idempotency.store import attempts, claims, limits
 from django_idempotency.store.database import alias
@@ -25,10 +26,6 @@ class _Beaten(Exception):
     """Another transaction stored the finished row first; this one rolls back."""
 
 
-class _RefusedInDoubt(Exception):
-    """A refusal while an earlier attempt is in doubt proves nothing; the take-over rolls back with it."""
-
-
 class _Unsettled(Exception):
     """What a leased attempt left behind has to be settled first, in a transaction that is not rolled back."""
 
@@ -37,19 +34,19 @@ class _Unsettled(Exception):
 
 
 def run_atomic(call: Call, work: Callable[[Attempt], tuple[T, Reply]], using: str | None = None) -> T | Answer:
-    """A1: claim, work and finished row in one transaction; a crash leaves nothing."""
+    """Claim the key, run `work` and store its reply in one transaction (A1), or return what to answer instead."""
     using = using or alias()
     limits.inside_test_case(using)
     attempt = Attempt(call, uuid4(), using)
     for remaining in reversed(range(limits.TRIES)):
         try:
-            outcome = _run_atomic_once(attempt, work)
+            outcome = _run_once(attempt, work)
             break
         except _Beaten:
             continue  # the next look finds the row that won
         except _Unsettled as unsettled:
             _settle(unsettled.decision, attempt)
-        except _RefusedInDoubt:
+        except RefusedWhileTainted:  # the take-over rolled back as well
             doubtful = peek(call, using)
             if doubtful is not None:
                 outcome = doubtful
@@ -73,19 +70,28 @@ def run_atomic(call: Call, work: Callable[[Attempt], tuple[T, Reply]], using: st
     return outcome
 
 
-def _run_atomic_once(attempt: Attempt, work: Callable[[Attempt], tuple[T, Reply]]) -> T | Answer:
+def peek(call: Call, using: str) -> Answer | None:
+    """Return what a request would be answered now, a running one included; None if it would run."""
+    with limits.limited(using, call.policy.claim_limit.total_seconds()):
+        alone, record = claims.look(call, using)
+    answer = answer_from(record, call)
+    return answer if alone or answer is not None else _busy(call)
+
+
+def _run_once(attempt: Attempt, work: Callable[[Attempt], tuple[T, Reply]]) -> T | Answer:
     call, using = attempt.call, attempt.using
-    news: News = []
-    with _opened(attempt) as begins:
+    news: Announcements = []
+    with ExitStack() as stack:
+        completion = _open(attempt, stack)
         owned = _claim(attempt, news)
         if isinstance(owned, Answer):
             return owned
         result, reply = work(attempt)
-        begins(result)
+        completion.store(result)
         if not owned and not claims.insert_finished(call, attempt.token, reply, using):
             raise _Beaten
-        if owned and not attempts.complete(call.scope, call.id, attempt.token, reply, reply.status < 400, using):
-            raise _RefusedInDoubt
+        if owned and not attempts.complete(attempt.ref, attempt.token, reply, success=reply.status < 400):
+            raise RefusedWhileTainted
     attempt.finished = True
     publish(news)
     if not owned:
@@ -94,26 +100,20 @@ def _run_atomic_once(attempt: Attempt, work: Callable[[Attempt], tuple[T, Reply]
     return result
 
 
-@contextmanager
-def _opened(attempt: Attempt) -> Iterator[Callable[[object], None]]:
-    """The transaction; that there was none to begin is the store's failing, and nothing was done."""
-    with limits.limited(attempt.using, attempt.call.policy.claim_limit.total_seconds()):
-        pass  # connects, and asks whether the connection is well, within the limit
-    began = False
+def _open(attempt: Attempt, stack: ExitStack) -> Completion:
+    """Begin the transaction. If that fails, the store is unavailable and nothing was done."""
+    with limits.limited(attempt.using, attempt.limit):
+        pass  # connects, and checks the connection, within the limit
     try:
-        with completing(attempt) as begins:
-            began = True
-            yield begins
+        return stack.enter_context(Completion(attempt))
     except Error as error:
-        if began:
-            raise
         raise StoreUnavailable from error
 
 
-def _claim(attempt: Attempt, news: News) -> Answer | bool:
-    """An answer to give instead of running, or whether there is a record already, now owned by this attempt."""
+def _claim(attempt: Attempt, news: Announcements) -> Answer | bool:
+    """Return an answer to give instead of running, or whether there is a record, which this attempt now owns."""
     call, using = attempt.call, attempt.using
-    with limits.limited(using, call.policy.claim_limit.total_seconds()):
+    with limits.limited(using, attempt.limit):
         alone, record = claims.look(call, using)
         decision = decide(record, call)
         if isinstance(decision, Answer):
@@ -125,18 +125,10 @@ def _claim(attempt: Attempt, news: News) -> Answer | bool:
                 return False
             case Lapse() | Exhaust():
                 raise _Unsettled(decision)
-        if not move(decision, call, attempt.token, using, news):
+        if not carry_out(decision, call, attempt.token, using, news):
             raise _Beaten
         attempt.repeat = True
         return True
-
-
-def peek(call: Call, using: str) -> Answer | None:
-    """What the record says now, or that somebody is at it; None when it would run."""
-    with limits.limited(using, call.policy.claim_limit.total_seconds()):
-        alone, record = claims.look(call, using)
-    answer = seen(record, call)
-    return answer if alone or answer is not None else _busy(call)
 
 
 def _busy(call: Call) -> InFlight:
@@ -144,7 +136,7 @@ def _busy(call: Call) -> InFlight:
 
 
 def _settle(decision: Lapse | Exhaust, attempt: Attempt) -> None:
-    news: News = []
-    with limits.limited(attempt.using, attempt.call.policy.claim_limit.total_seconds()):
-        move(decision, attempt.call, attempt.token, attempt.using, news)
+    news: Announcements = []
+    with limits.limited(attempt.using, attempt.limit):
+        carry_out(decision, attempt.call, attempt.token, attempt.using, news)
     publish(news)

@@ -5,9 +5,24 @@ from datetime import timedelta
 from time import monotonic
 from uuid import UUID
 
-from django_idempotency.core.decisions import Call, derived_key
+from django_idempotency.core.decisions import Call
+from django_idempotency.core.identity import Ref, derived_key
+from django_idempotency.core.policy import Policy
 from django_idempotency.exceptions import LostFence, Misplaced
 from django_idempotency.store import attempts
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """How long an attempt may run, and how long after that one of its messages may still arrive."""
+
+    seconds: int
+    grace: int
+    heartbeat: timedelta | None = None  # for how long in all the lease is renewed while the attempt runs
+
+    @classmethod
+    def of(cls, policy: Policy) -> "Lease":
+        return cls(int(policy.lease.total_seconds()), int(policy.grace.total_seconds()), policy.heartbeat)
 
 
 @dataclass(slots=True)
@@ -19,25 +34,39 @@ class Attempt:
     using: str
     repeat: bool = False  # an earlier attempt existed
     finished: bool = False
-    reached_out: bool = False  # a key for somebody else was derived
-    in_doubt: str | None = None  # an operation: its step that began, and whose end nobody saw
-    settled: bool = False  # an operation: each of its steps is done, so its answer is what they came to
+    reached_out: bool = False  # a downstream key was derived
+    in_doubt: str | None = None  # of an operation: its step that began, and whose end was not seen
+    settled: bool = False  # of an operation: every step is done, so its response is their result
+    stored_lease: Lease | None = None  # of an operation without its request: what the record says
     began: float = field(default_factory=monotonic)
 
     @property
+    def ref(self) -> Ref:
+        return self.call.ref(self.using)
+
+    @property
+    def lease(self) -> Lease:
+        return self.stored_lease or Lease.of(self.call.policy)
+
+    @property
+    def limit(self) -> float:
+        """Seconds that the store may take for one statement of this attempt."""
+        return self.call.policy.claim_limit.total_seconds()
+
+    @property
     def seconds(self) -> float:
-        """How long it has been running, for metrics; leases are the database's."""
+        """How long it has been running, for metrics; leases go by the database's clock."""
         return monotonic() - self.began
 
 
-class Held:
-    """A key while its work runs."""
+class KeyHandle:
+    """A key while its work runs: the part that views and `once` share."""
 
     _needs = "transaction='late'"
 
     def __init__(self, attempt: Attempt, *, late: bool) -> None:
         self._attempt = attempt
-        self._late = late  # nothing is open while the work runs
+        self._late = late  # no transaction is open while the work runs
 
     @property
     def key(self) -> str:
@@ -49,26 +78,24 @@ class Held:
 
     @property
     def reference(self) -> str:
-        """Names the record without giving the key away; safe for logs and for columns of your own."""
+        """Names the record without revealing the key; safe for logs and for your own columns."""
         return str(self._attempt.call.id)
 
     @property
     def is_repeat(self) -> bool:
-        """Whether an earlier attempt existed that had no effect or may be restarted."""
+        """True if there was an earlier attempt, which had no effect or may be restarted."""
         return self._attempt.repeat
 
     def derive(self, step: str) -> str:
-        """A key for a downstream call: the same for every attempt, another for every step."""
+        """Return the key of a downstream call: equal for every attempt, different for every step."""
         self._attempt.reached_out = True
         return derived_key(self._attempt.call.id, step)
 
     def extend(self, lease: timedelta | None = None) -> None:
-        """Start the lease anew; LostFence when the record is no longer this attempt's."""
+        """Start the lease anew; LostFence if another attempt owns the record now."""
         self._require_late("extend")
-        call = self._attempt.call
-        seconds = int((lease or call.policy.lease).total_seconds())
-        grace = int(call.policy.grace.total_seconds())
-        if not attempts.extend(call.scope, call.id, self._attempt.token, seconds, grace, self._attempt.using):
+        seconds = int((lease or self._attempt.call.policy.lease).total_seconds())
+        if not attempts.extend(self._attempt.ref, self._attempt.token, seconds, self._attempt.lease.grace):
             raise LostFence
 
     def _require_late(self, name: str) -> None:

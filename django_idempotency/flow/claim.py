@@ -1,4 +1,4 @@
-"""How an attempt begins: the key is claimed, or there is an answer to give instead."""
+"""How an attempt begins: it claims the key, or learns what to answer instead."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 from django.db import transaction
 
 from django_idempotency import signals
+from django_idempotency.core.audit import Kind
 from django_idempotency.core.decisions import (
     Accepted,
     Answer,
@@ -26,28 +27,29 @@ from django_idempotency.core.decisions import (
     TakeOver,
     decide,
 )
+from django_idempotency.core.identity import Ref
 from django_idempotency.core.problems import EXHAUSTED, render
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import StoreUnavailable
-from django_idempotency.flow.attempt import Attempt
+from django_idempotency.flow.attempt import Attempt, Lease
 from django_idempotency.flow.registry import knows
 from django_idempotency.signals import announce, logger, security
 from django_idempotency.store import claims, duties, events, limits, operations, records
 from django_idempotency.store.database import alias
 
-ROUNDS: Final = 8  # each round lost is a race that somebody else won
+ROUNDS: Final = 8  # each lost round is a race that another request won
 
-# What to say once it is committed and no deadline runs any more: receivers may be slow.
-News: TypeAlias = list[Callable[[], None]]
+# Signals to send once the change is committed and no deadline runs any more: receivers may be slow.
+Announcements: TypeAlias = list[Callable[[], None]]
 
 
 def begin(call: Call, using: str | None = None) -> Attempt | Answer:
-    """Claim the key, or say what to answer instead. Commits on its own, before anything runs."""
+    """Claim the key, or return what to answer instead. Commits on its own, before anything runs."""
     using = using or alias()
     nested = limits.inside_test_case(using)
     token = uuid4()
     limit = call.policy.claim_limit.total_seconds()
-    news: News = []
+    news: Announcements = []
 
     def attempt(left: float) -> Attempt | Answer:
         return _claim(call, token, using, None if nested else left, news)
@@ -69,22 +71,22 @@ def begin(call: Call, using: str | None = None) -> Attempt | Answer:
 
 
 def peek(call: Call, using: str | None = None) -> Answer | None:
-    """What the record says now, without claiming it; None when it would run."""
+    """Return what a request would be answered now; None if it would run. Claims nothing."""
     using = using or alias()
     with limits.limited(using, call.policy.claim_limit.total_seconds()):
-        record = records.find(call.scope, call.id, using)
-    return seen(record, call)
+        record = records.find(call.ref(using))
+    return answer_from(record, call)
 
 
-def seen(record: Record | None, call: Call) -> Answer | None:
-    """The answer that a record is, for who does not claim it; None when it would run."""
+def answer_from(record: Record | None, call: Call) -> Answer | None:
+    """Return what a record means for a caller that does not claim it; None if the call would run."""
     decision = decide(record, call)
     if isinstance(decision, TakeOver | Lapse):
         return InDoubt(decision.record, dead=False)
     return None if isinstance(decision, Execute | Restart | Exhaust) else decision
 
 
-def _claim(call: Call, token: UUID, using: str, seconds: float | None, news: News) -> Attempt | Answer:
+def _claim(call: Call, token: UUID, using: str, seconds: float | None, news: Announcements) -> Attempt | Answer:
     record = claims.claim(call, token, using, seconds)
     for _ in range(ROUNDS):
         if record is None or record.token == token:
@@ -92,24 +94,24 @@ def _claim(call: Call, token: UUID, using: str, seconds: float | None, news: New
                 news.append(partial(announce, signals.reserved, call=call, using=using))
             return Attempt(call, token, using, repeat=record is not None and record.attempts > 1)
         decision = decide(record, call)
-        if isinstance(decision, TakeOver) and not _has_code_for(decision.record, using):
+        if isinstance(decision, TakeOver) and not _has_code_for(decision.record.ref(using)):
             return InDoubt(decision.record, dead=False)
         if isinstance(decision, Answer):
             return decision
-        if move(decision, call, token, using, news):
+        if carry_out(decision, call, token, using, news):
             return Attempt(call, token, using, repeat=True)
-        record = records.find(call.scope, call.id, using) or claims.claim(call, token, using, seconds)
+        record = records.find(call.ref(using)) or claims.claim(call, token, using, seconds)
     raise StoreUnavailable("The key changes hands faster than it can be claimed; send the same request again.")
 
 
-def _has_code_for(record: Record, using: str) -> bool:
-    """Older code, which meets newer work during a deployment, leaves it to newer code."""
-    work = operations.read(record.scope, record.id, using)
-    return work is None or work.name == "" or knows(work.name, work.progress)
+def _has_code_for(ref: Ref) -> bool:
+    """True unless newer code began the operation: during a deployment, older code leaves it to newer code."""
+    stored = operations.read(ref)
+    return stored is None or stored.name == "" or knows(stored.name, stored.progress)
 
 
-def move(decision: Move, call: Call, token: UUID, using: str, news: News) -> bool:
-    """Carry a move out. True when this token owns the record now; otherwise it is read and decided again."""
+def carry_out(decision: Move, call: Call, token: UUID, using: str, news: Announcements) -> bool:
+    """Make the change that was decided. True if this token now owns the record; else it has to be read again."""
     match decision:
         case Restart(record) if record.retention_over:
             won, signal = claims.renew(call, token, using), signals.renewed
@@ -120,62 +122,52 @@ def move(decision: Move, call: Call, token: UUID, using: str, news: News) -> boo
             if won and record.status is Status.IN_PROGRESS:
                 news.append(partial(_warn_of_lapse, record.id))
         case Lapse(record):
-            if _lapse(record.scope, record.id, using):
-                news.append(partial(_report_lapse, record.id, using))
+            ref = record.ref(using)
+            if _lapse(ref):
+                news.append(partial(_tell_lapse, ref))
             return False
         case Exhaust(record):
-            _exhaust(record, call, using)
+            reply = render(call.policy.profile, EXHAUSTED, 500, safe_new_key=True)
+            duties.exhaust(record.ref(using), call.policy.attempts, reply)
             return False
         case Execute():
-            raise AssertionError(decision)  # pragma: no cover - there is no record to move
+            raise AssertionError(decision)  # pragma: no cover - there is no record to change
     if won:
         news.append(partial(announce, signal, call=call, using=using))
     return won
 
 
-def publish(news: News) -> None:
-    """Say what was committed."""
+def publish(news: Announcements) -> None:
+    """Send what was committed."""
     for each in news:
         each()
 
 
-def lapse(scope: str, record: UUID, using: str) -> bool:
-    """T6: nobody knows what became of the attempt. Loud, because each one is a crash or a lease too short."""
-    done = _lapse(scope, record, using)
+def lapse(ref: Ref) -> bool:
+    """Make the outcome of an expired lease unknown (T6). Logged, because it means a crash or a lease too short."""
+    done = _lapse(ref)
     if done:
-        _report_lapse(record, using)
+        _tell_lapse(ref)
     return done
 
 
-def _lapse(scope: str, record: UUID, using: str) -> bool:
-    with transaction.atomic(using=using):
-        if not duties.lapse(scope, record, using):
-            return False
-        events.note(record, "lease over", "T6", using)
-    return True
+def _lapse(ref: Ref) -> bool:
+    return events.audit(partial(duties.lapse, ref), ref, Kind.LEASE_EXPIRED)
 
 
 def _warn_of_lapse(record: UUID) -> None:
-    logger.warning("The lease of idempotency record %s ran out: its worker crashed or took too long.", record)
+    logger.warning("The lease of idempotency record %s expired: its worker crashed or took too long.", record)
 
 
-def _report_lapse(record: UUID, using: str) -> None:
-    _warn_of_lapse(record)
-    announce(signals.lease_lapsed, record=record, using=using)
+def _tell_lapse(ref: Ref) -> None:
+    _warn_of_lapse(ref.id)
+    announce(signals.lease_lapsed, record=ref.id, using=ref.using)
 
 
 def _take_over(record: Record, call: Call, token: UUID, using: str) -> bool:
-    lease, grace = (int(each.total_seconds()) for each in (call.policy.lease, call.policy.grace))
-    with transaction.atomic(using=using):
-        if not claims.take_over(record, token, lease, grace, using):
-            return False
-        events.note(record.id, "taken over", "T7", using)
-    return True
-
-
-def _exhaust(record: Record, call: Call, using: str) -> None:
-    reply = render(call.policy.profile, EXHAUSTED, 500, safe_new_key=True)
-    duties.exhaust(record.scope, record.id, call.policy.attempts, reply, using)
+    lease, ref = Lease.of(call.policy), record.ref(using)
+    change = partial(claims.take_over, ref, record.token, token, lease.seconds, lease.grace)
+    return events.audit(change, ref, Kind.TAKEN_OVER)
 
 
 _SIGNALS: Final = {
@@ -189,9 +181,10 @@ _SIGNALS: Final = {
 
 
 def tell(answer: Answer, call: Call, using: str) -> None:
+    """Send the signal of an answer, and report a key that was sent with a different request."""
     if isinstance(answer, Mismatch):
         security.warning(
-            "An idempotency key was sent with another request: record %s, operation %r, principal %r.",
+            "An idempotency key was sent with a different request: record %s, operation %r, principal %r.",
             call.id,
             call.operation,
             call.principal,

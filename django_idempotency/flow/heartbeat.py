@@ -9,7 +9,7 @@ from django.db import Error, connections
 
 from django_idempotency import signals
 from django_idempotency.exceptions import StoreUnavailable
-from django_idempotency.flow.attempt import Attempt
+from django_idempotency.flow.attempt import Attempt, Lease
 from django_idempotency.signals import announce, logger
 from django_idempotency.store import attempts, limits
 
@@ -20,15 +20,16 @@ BEATS_PER_LEASE = 3
 def beating(attempt: Attempt) -> Iterator[None]:
     """Extend the lease from another thread until the block ends, or for as long as the policy allows.
 
-    A test case's transaction cannot be seen from another connection, so there nothing beats.
+    Inside a test case there is no heartbeat: another connection cannot see the test's transaction.
     """
-    longest = attempt.call.policy.heartbeat
-    if longest is None or limits.inside_test_case(attempt.using):
+    lease = attempt.lease
+    if lease.heartbeat is None or limits.inside_test_case(attempt.using):
         yield
         return
     stop = threading.Event()
-    deadline = monotonic() + longest.total_seconds()
-    thread = threading.Thread(target=_beat, args=(attempt, stop, deadline), daemon=True, name="idempotency-heartbeat")
+    deadline = monotonic() + lease.heartbeat.total_seconds()
+    arguments = (attempt, lease, stop, deadline)
+    thread = threading.Thread(target=_beat, args=arguments, daemon=True, name="idempotency-heartbeat")
     thread.start()
     try:
         yield
@@ -37,32 +38,29 @@ def beating(attempt: Attempt) -> Iterator[None]:
         thread.join()
 
 
-def _beat(attempt: Attempt, stop: threading.Event, deadline: float) -> None:
-    pause = attempt.call.policy.lease.total_seconds() / BEATS_PER_LEASE
+def _beat(attempt: Attempt, lease: Lease, stop: threading.Event, deadline: float) -> None:
     try:
-        while not stop.wait(pause):
+        while not stop.wait(lease.seconds / BEATS_PER_LEASE):
             if monotonic() > deadline:
-                logger.error("Record %s outlived its heartbeat; its lease will run out.", attempt.call.id)
+                logger.error("Record %s has run for longer than its heartbeat; its lease expires.", attempt.call.id)
                 return
-            if not _extended(attempt):
+            if not _extend(attempt, lease):
                 return
     finally:
         connections.close_all()
 
 
-def _extended(attempt: Attempt) -> bool:
-    """Whether to go on. A beat that fails is loud; the next one may succeed while the lease lasts."""
-    call, policy = attempt.call, attempt.call.policy
-    lease, grace = int(policy.lease.total_seconds()), int(policy.grace.total_seconds())
+def _extend(attempt: Attempt, lease: Lease) -> bool:
+    """Extend the lease once. False if it was lost. A beat that fails is logged; the next one may succeed."""
     try:
-        with limits.limited(attempt.using, policy.claim_limit.total_seconds()):
-            if attempts.extend(call.scope, call.id, attempt.token, lease, grace, attempt.using):
+        with limits.limited(attempt.using, attempt.limit):
+            if attempts.extend(attempt.ref, attempt.token, lease.seconds, lease.grace):
                 return True
     except (StoreUnavailable, Error):
-        logger.exception("A heartbeat of record %s failed.", call.id)
+        logger.exception("A heartbeat of record %s failed.", attempt.call.id)
         limits.drop_broken(attempt.using)
         return True
     if not attempt.finished:
-        logger.error("The lease of record %s was lost while its handler is still running.", call.id)
-        announce(signals.fence_lost, call=call, using=attempt.using)
+        logger.error("The lease of record %s was lost while its handler is still running.", attempt.call.id)
+        announce(signals.fence_lost, call=attempt.call, using=attempt.using)
     return False

@@ -1,4 +1,4 @@
-"""Telling a worker that work is waiting. The message carries a record's id; the record says the rest."""
+"""Telling a worker that work is waiting. A message carries a record's id; the record holds the rest."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +18,7 @@ Sender: TypeAlias = Callable[[str], object]
 
 
 def sender() -> Sender | None:
-    """What the settings name; else the Celery task where the project uses Celery; None: workers come by themselves."""
+    """Return what sends a message: the setting, or else the Celery task; None if workers look for work themselves."""
     if conf.ENQUEUE is not None:
         return conf.ENQUEUE
     if conf.is_given("ENQUEUE"):
@@ -31,23 +31,23 @@ def sender() -> Sender | None:
 
 
 def pick_up_seconds() -> int:
-    """How long a message may be on its way; where none is sent the work is due at once."""
+    """Return how long a message may take to arrive; 0 if none is sent, because the work is then due at once."""
     return ceil(conf.PICK_UP.total_seconds()) if sender() is not None else 0
 
 
 def send(record: UUID) -> bool:
-    """A message that cannot be sent is logged: the sweeper sends it again."""
+    """Send one message. True unless it failed; the failure is logged, and the sweeper sends the message again."""
     deliver = sender()
     if deliver is None:
         return True
     try:
         deliver(str(record))
-    except Exception:  # noqa: BLE001 - whatever a broker's client fails with, the record stands
+    except Exception:  # noqa: BLE001 - whatever a broker's client fails with, the record is stored
         logger.exception("No message could be sent for idempotency record %s; the sweeper sends it again.", record)
         return False
     return True
 
 
 def send_on_commit(record: UUID, using: str) -> None:
-    """After the caller's transaction, where one is open: a message that is early finds nothing to do."""
+    """Send a message after the caller's transaction: one that arrives before its COMMIT would find nothing to do."""
     transaction.on_commit(partial(send, record), using=using, robust=True)

@@ -1,6 +1,8 @@
-"""What somebody knows about a doubt: webhooks tell, operators vouch.
+"""Settling a record with what a webhook or an operator knows, and what else an operator may do to it.
 
-resolve("5a1f…-charge", Landed(write=partial(book, charge)), by="gateway")
+    resolve("5a1f…-charge", Landed(write=partial(book, charge)), by="provider")
+
+Each change leaves its actor and reason in the audit trail.
 """
 
 from collections.abc import Callable
@@ -8,11 +10,11 @@ from functools import partial
 from typing import TypeAlias
 from uuid import UUID
 
-from django.db import Error, connections, transaction
+from django.db import Error, connections
 
 from django_idempotency import signals
-from django_idempotency.core.decisions import Record, record_id
-from django_idempotency.core.replies import Reply
+from django_idempotency.core.audit import Kind
+from django_idempotency.core.identity import Ref, record_id, record_named_by
 from django_idempotency.core.states import Status
 from django_idempotency.flow.messages import pick_up_seconds, send_on_commit
 from django_idempotency.flow.reconcile import reconcile_one
@@ -24,32 +26,22 @@ from django_idempotency.flow.settle import (
     Overtaken,
     StepLanded,
     announce_committed,
-    done_keys,
     doubtful_step,
-    settle_together,
+    finished_step_keys,
+    settle_as_landed,
 )
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.signals import logger
 from django_idempotency.store import duties, events, operations, records, verdicts
 from django_idempotency.store.database import alias
-from django_idempotency.store.operations import GoOn
 
 Reference: TypeAlias = UUID | str | tuple[str, str]
 
 
 def find_record(reference: Reference, using: str | None = None) -> IdempotencyKey | None:
     """Return the record with this id, this downstream key or this (scope, key); None if there is none."""
-    using = using or alias()
-    if isinstance(reference, tuple):
-        return IdempotencyKey.objects.using(using).filter(id=record_id(*reference)).first()
-    text = str(reference)
-    try:
-        record = UUID(text[:36])
-    except ValueError:
-        return None
-    if len(text) > 36 and text[36] != "-":
-        return None
-    return IdempotencyKey.objects.using(using).filter(id=record).first()
+    record = record_id(*reference) if isinstance(reference, tuple) else record_named_by(reference)
+    return None if record is None else records.load(record, using or alias())
 
 
 def resolve(
@@ -61,197 +53,179 @@ def resolve(
     operator: bool = False,
     using: str | None = None,
 ) -> Outcome:
-    """What a webhook or an operator knows.
+    """Settle a record with what a webhook or an operator knows.
 
-    An operator vouches for it and gives a reason; a webhook's denial is only a reason to ask at once.
+    An operator vouches for the verdict and has to give a reason. A webhook that says that nothing happened only makes
+    the reconciler ask at once.
     """
-    using = using or alias()
     if operator and not reason:
         raise ValueError("An operator's resolution needs a reason: it is kept in the audit trail.")
     row = find_record(reference, using)
-    seen = records.find(row.scope, row.id, using) if row is not None else None
-    if row is None or seen is None:
+    if row is None:
         return Outcome.ABSENT
     if isinstance(verdict, Landed):
-        if not operator and seen.status not in Status.ENDED and _about_another(reference, row):
-            return _unchanged(seen)
-        return _evidence(seen, verdict, by, reason, using)
+        if not operator and row.status not in Status.ENDED and _is_about_another_step(reference, row):
+            return _unchanged(row)
+        return _confirm(row, verdict, by, reason)
     if isinstance(verdict, NotLanded) and not operator:
-        return _denied(seen, by, reason, using)
+        return _deny(row, by, reason)
     step = doubtful_step(row)
-    if not _about_it(reference, row, step):
-        return _unchanged(seen)
+    if not _may_be_about(step, reference, row):
+        return _unchanged(row)
     if isinstance(verdict, StepLanded):
-        return _step_landed(seen, None if step is None else step.landed(verdict.result), by, reason, using)
-    return _dismiss(seen, None if step is None else step.not_executed(), by, reason, using)
+        return _confirm_step(row, step, verdict.result, by, reason)
+    return _dismiss(row, by, reason) if step is None else _dismiss_step(row, step, by, reason)
 
 
-def _about_it(reference: Reference, row: IdempotencyKey, step: DoubtfulStep | None) -> bool:
-    """An operation's derived key is about its own step; what names only the record is about the step in doubt."""
+def try_again(reference: Reference, *, by: str, reason: str, using: str | None = None) -> Outcome:
+    """Give a dead letter all its tries once more (T14')."""
+    return _change(reference, verdicts.try_again, Kind.RESET, Outcome.ASKED, by, reason, using)
+
+
+def ask(reference: Reference, *, by: str, reason: str, using: str | None = None) -> Outcome:
+    """Ask the reconciler at once, under its usual rules: an inconclusive verdict counts as a try."""
+    row = find_record(reference, using)
+    if row is None:
+        return Outcome.ABSENT
+    if row.status != Status.UNKNOWN:
+        return Outcome.OVERTAKEN
+    events.write(row.ref, Kind.ASKED, actor=by, reason=reason)
+    return reconcile_one(row.id, row.ref.using)
+
+
+def enqueue(reference: Reference, *, by: str, reason: str, using: str | None = None) -> Outcome:
+    """Send another message to a worker (D3). Postponed while the last one may still arrive."""
+
+    def requeue(ref: Ref) -> bool:
+        won = duties.enqueued_again(ref, pick_up_seconds())
+        if won:
+            send_on_commit(ref.id, ref.using)
+        return won
+
+    outcome = _change(reference, requeue, Kind.REQUEUED, Outcome.SENT, by, reason, using)
+    if outcome is not Outcome.OVERTAKEN:
+        return outcome
+    row = find_record(reference, using)
+    waits = row is not None and row.status == Status.PENDING and not row.lease_over
+    return Outcome.POSTPONED if waits else Outcome.OVERTAKEN
+
+
+def expire(reference: Reference, *, by: str, reason: str, using: str | None = None) -> Outcome:
+    """Stop replaying the stored response (T18): the next request with the key runs as new."""
+    return _change(reference, duties.expire_now, Kind.EXPIRED, Outcome.EXPIRED, by, reason, using)
+
+
+def _change(
+    reference: Reference,
+    change: Callable[[Ref], bool],
+    kind: Kind,
+    done: Outcome,
+    by: str,
+    reason: str,
+    using: str | None,
+) -> Outcome:
+    row = find_record(reference, using)
+    if row is None:
+        return Outcome.ABSENT
+    changed = events.audit(partial(change, row.ref), row.ref, kind, actor=by, reason=reason)
+    return done if changed else Outcome.OVERTAKEN
+
+
+def _may_be_about(step: DoubtfulStep | None, reference: Reference, row: IdempotencyKey) -> bool:
+    """True unless the reference is the downstream key of a step that is not in doubt."""
     return not _names_a_step(reference, row) or (step is not None and reference == step.key)
 
 
-def _about_another(reference: Reference, row: IdempotencyKey) -> bool:
-    """Whether evidence leaves the doubt as it is: another step is in doubt, or the one it is about is done already.
+def _is_about_another_step(reference: Reference, row: IdempotencyKey) -> bool:
+    """True if this evidence must not settle the record: it concerns another step, or one that is already done.
 
-    A step that was taken back is neither, and evidence against that is believed.
+    Evidence about a step whose mark was taken back is believed: that step is neither.
     """
     if not _names_a_step(reference, row):
         return False
     step = doubtful_step(row)
-    return reference in done_keys(row) if step is None else reference != step.key
+    return reference in finished_step_keys(row) if step is None else reference != step.key
 
 
 def _names_a_step(reference: Reference, row: IdempotencyKey) -> bool:
     return row.run_name != "" and isinstance(reference, str) and len(reference) > len(str(row.id))
 
 
-def _unchanged(seen: Record) -> Outcome:
-    return Outcome.RUNNING if seen.status is Status.IN_PROGRESS else Outcome.OVERTAKEN
+def _unchanged(row: IdempotencyKey) -> Outcome:
+    return Outcome.RUNNING if row.status == Status.IN_PROGRESS else Outcome.OVERTAKEN
 
 
-def _evidence(seen: Record, verdict: Landed, by: str, reason: str, using: str) -> Outcome:
-    if seen.status not in Status.SETTLEABLE:
-        return _standing(seen.status, seen, by, reason, using)
+def _confirm(row: IdempotencyKey, verdict: Landed, by: str, reason: str) -> Outcome:
+    """Complete the record (T13). A write that fails because its row exists already was overtaken as well."""
+    if row.status not in Status.SETTLEABLE:
+        return _too_late(row, by, reason)
+    ref = row.ref
     try:
-        store = partial(_by_evidence, seen, using)
-        settle_together(seen, verdict, "T13", using, store, actor=by, reason=reason)
-    except (Overtaken, Error) as problem:
-        # A write that is refused because the same row exists already was overtaken too.
-        now = records.find(seen.scope, seen.id, using) if not connections[using].needs_rollback else seen
-        if isinstance(problem, Error) and now is not None and now.status in Status.SETTLEABLE:
+        settle_as_landed(ref, verdict, Kind.CONFIRMED, partial(verdicts.evidence, ref), actor=by, reason=reason)
+    except Overtaken:
+        return _too_late(_read_again(row), by, reason)
+    except Error:
+        now = _read_again(row)
+        if now is not None and now.status in Status.SETTLEABLE:
             raise
-        return _standing(now.status if now is not None else Status.EXPIRED, seen, by, reason, using)
-    announce_committed(signals.resolved, using, record=seen.id, outcome=Outcome.LANDED)
+        return _too_late(now, by, reason)
+    announce_committed(signals.resolved, ref.using, record=ref.id, outcome=Outcome.LANDED)
     return Outcome.LANDED
 
 
-def _standing(status: Status, seen: Record, by: str, reason: str, using: str) -> Outcome:
-    """What evidence that changed nothing met: a record that has ended, or one that is still on its way."""
-    if status is Status.FAILED:
-        return _too_late(seen, by, reason, using)
-    return Outcome.OVERTAKEN if status in Status.ENDED else Outcome.RUNNING
+def _read_again(row: IdempotencyKey) -> IdempotencyKey | None:
+    """Return what the record is now; what it was, if the caller's transaction can read nothing more."""
+    using = row.ref.using
+    return row if connections[using].needs_rollback else records.load(row.id, using)
 
 
-def _too_late(seen: Record, by: str, reason: str, using: str) -> Outcome:
-    """T13e: clients were told that it failed, and that answer stays; but what happened is booked nowhere."""
-    if not events.noted(seen.id, "T13e", using):  # a webhook is delivered more than once
-        events.note(seen.id, "evidence after the end", "T13e", using, actor=by, reason=reason)
+def _too_late(row: IdempotencyKey | None, by: str, reason: str) -> Outcome:
+    """Tell what evidence met that could change nothing."""
+    if row is None:
+        return Outcome.OVERTAKEN
+    if row.status != Status.FAILED:
+        return Outcome.OVERTAKEN if row.status in Status.ENDED else Outcome.RUNNING
+    # T13e: clients were told that it failed, and keep that response; but what happened is booked nowhere.
+    if not events.exists(row.ref, Kind.CONFIRMED_TOO_LATE):  # a webhook is delivered more than once
+        events.write(row.ref, Kind.CONFIRMED_TOO_LATE, actor=by, reason=reason)
         logger.error(
-            "Idempotency record %s ended as failed, and %s says that it happened after all: a person has to look.",
-            seen.id,
+            "Idempotency record %s ended as failed, but %s reports that it happened: a person has to look at it.",
+            row.id,
             by,
         )
     return Outcome.TOO_LATE
 
 
-def _by_evidence(seen: Record, using: str, reply: Reply) -> bool:
-    return verdicts.evidence(seen.scope, seen.id, reply, using)
+def _confirm_step(row: IdempotencyKey, step: DoubtfulStep | None, result: object, by: str, reason: str) -> Outcome:
+    """Store the result of the step in doubt (T13s)."""
+    if step is None:
+        return _unchanged(row)
+    change = partial(operations.evidence, row.ref, step.landed(result))
+    done = events.audit(change, row.ref, Kind.STEP_CONFIRMED, actor=by, reason=reason or step.name)
+    return Outcome.RESUMABLE if done else _unchanged(row)
 
 
-def _step_landed(seen: Record, go_on: GoOn | None, by: str, reason: str, using: str) -> Outcome:
-    with transaction.atomic(using=using):
-        done = go_on is not None and operations.evidence(seen.scope, seen.id, go_on, using)
-        if go_on is not None and done:
-            events.note(seen.id, "step landed", "T13s", using, actor=by, reason=reason or go_on.step)
-    return Outcome.RESUMABLE if done else _unchanged(seen)
+def _deny(row: IdempotencyKey, by: str, reason: str) -> Outcome:
+    """Make the reconciler ask at once (T13'')."""
+    done = events.audit(partial(verdicts.denial, row.ref), row.ref, Kind.DENIED, actor=by, reason=reason)
+    return Outcome.ASKED if done else _unchanged(row)
 
 
-def _denied(seen: Record, by: str, reason: str, using: str) -> Outcome:
-    with transaction.atomic(using=using):
-        done = verdicts.denial(seen.scope, seen.id, using)
-        if done:
-            events.note(seen.id, "denied", "T13''", using, actor=by, reason=reason)
-    return Outcome.ASKED if done else _unchanged(seen)
-
-
-def _dismiss(seen: Record, go_on: GoOn | None, by: str, reason: str, using: str) -> Outcome:
-    with transaction.atomic(using=using):
-        if go_on is None:
-            done = verdicts.dismiss(seen.scope, seen.id, using)
-        else:  # what the steps before it wrote stays, so the key is not free again
-            done = operations.dismiss(seen.scope, seen.id, go_on, using)
-        if done:
-            events.note(seen.id, "dismissed", "T14" if go_on is None else "T14s", using, actor=by, reason=reason)
-    if not done:
-        waits = seen.status in Status.IN_DOUBT and (seen.grace_left or 0) > 0
-        return Outcome.POSTPONED if waits else _unchanged(seen)
-    if go_on is not None:
-        return Outcome.RESUMABLE
-    announce_committed(signals.resolved, using, record=seen.id, outcome=Outcome.NOT_EXECUTED)
+def _dismiss(row: IdempotencyKey, by: str, reason: str) -> Outcome:
+    """Free the key: an operator vouches that nothing happened (T14)."""
+    if not events.audit(partial(verdicts.dismiss, row.ref), row.ref, Kind.DISMISSED, actor=by, reason=reason):
+        return _not_dismissed(row)
+    announce_committed(signals.resolved, row.ref.using, record=row.id, outcome=Outcome.NOT_EXECUTED)
     return Outcome.NOT_EXECUTED
 
 
-def try_again(reference: Reference, *, by: str, reason: str, using: str | None = None) -> Outcome:
-    """T14': a dead letter gets all its tries once more."""
-    using = using or alias()
-    row = find_record(reference, using)
-    if row is None:
-        return Outcome.ABSENT
-    with transaction.atomic(using=using):
-        if not verdicts.try_again(row.scope, row.id, using):
-            return Outcome.OVERTAKEN
-        events.note(row.id, "asked again", "T14'", using, actor=by, reason=reason)
-    return Outcome.ASKED
+def _dismiss_step(row: IdempotencyKey, step: DoubtfulStep, by: str, reason: str) -> Outcome:
+    """Take the step's mark back (T14s). The writes of the steps before it stay, so the key is not free again."""
+    change = partial(operations.dismiss, row.ref, step.not_executed())
+    done = events.audit(change, row.ref, Kind.STEP_DISMISSED, actor=by, reason=reason)
+    return Outcome.RESUMABLE if done else _not_dismissed(row)
 
 
-def ask(reference: Reference, *, by: str, reason: str, using: str | None = None) -> Outcome:
-    """Ask the reconciler about a doubt at once, under its own rules; an inconclusive answer counts as a try."""
-    using = using or alias()
-    row = find_record(reference, using)
-    if row is None:
-        return Outcome.ABSENT
-    if row.status != Status.UNKNOWN:
-        return Outcome.OVERTAKEN
-    events.note(row.id, "asked", "", using, actor=by, reason=reason)
-    return reconcile_one(row.scope, row.id, using)
-
-
-def enqueue(reference: Reference, *, by: str, reason: str, using: str | None = None) -> Outcome:
-    """D3: ask for a worker once more. Postponed while the last message may still be on its way."""
-    using = using or alias()
-
-    def again(row: IdempotencyKey) -> bool:
-        won = duties.enqueued_again(row.scope, row.id, pick_up_seconds(), using)
-        if won:
-            send_on_commit(row.id, using)
-        return won
-
-    outcome = _noted(reference, again, Outcome.SENT, "enqueued", "D3", by, reason, using)
-    if outcome is not Outcome.OVERTAKEN:
-        return outcome
-    row = find_record(reference, using)
-    now = records.find(row.scope, row.id, using) if row is not None else None
-    waits = now is not None and now.status is Status.PENDING and not now.lease_over
-    return Outcome.POSTPONED if waits else Outcome.OVERTAKEN
-
-
-def expire(reference: Reference, *, by: str, reason: str, using: str | None = None) -> Outcome:
-    """T18: give the stored answer to nobody any more; the next request with the key runs as new."""
-    using = using or alias()
-
-    def now(row: IdempotencyKey) -> bool:
-        return duties.expire_now(row.scope, row.id, using)
-
-    return _noted(reference, now, Outcome.EXPIRED, "expired", "T18", by, reason, using)
-
-
-def _noted(
-    reference: Reference,
-    change: Callable[[IdempotencyKey], bool],
-    done: Outcome,
-    kind: str,
-    cite: str,
-    by: str,
-    reason: str,
-    using: str,
-) -> Outcome:
-    """The change and its event in one transaction."""
-    row = find_record(reference, using)
-    if row is None:
-        return Outcome.ABSENT
-    with transaction.atomic(using=using):
-        if not change(row):
-            return Outcome.OVERTAKEN
-        events.note(row.id, kind, cite, using, actor=by, reason=reason)
-    return done
+def _not_dismissed(row: IdempotencyKey) -> Outcome:
+    waits = row.status in Status.IN_DOUBT and row.grace_left > 0
+    return Outcome.POSTPONED if waits else _unchanged(row)

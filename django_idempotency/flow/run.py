@@ -1,11 +1,4 @@
-"""From a call to its one answer: begin, run, finish. No HTTP here.
-
-    attempt = begin(call)                     # an Attempt, or the Answer to give instead of running
-    result = finish(attempt, work)            # `work` makes the domain writes; they commit with the completion
-    fail(attempt, error)                      # or: what an exception means for the key
-
-`run` puts the three together for either mode.
-"""
+"""The whole life of a call for callers without HTTP: begin, run, finish."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -24,9 +17,9 @@ T = TypeVar("T")
 
 
 def run(call: Call, work: Callable[[Attempt], tuple[T, Reply]], using: str | None = None) -> T | Answer:
-    """Run `work` at most once for this key, in the policy's mode, and keep its reply.
+    """Run `work` at most once for this key, in the policy's mode, and store its reply.
 
-    Where the policy's transaction is late, `work` runs without one and may finish the attempt itself.
+    If the policy's transaction is late, `work` runs without one and may finish the attempt itself.
     """
     if call.policy.mode is Mode.ATOMIC:
         return run_atomic(call, work, using)
@@ -38,7 +31,7 @@ def run(call: Call, work: Callable[[Attempt], tuple[T, Reply]], using: str | Non
             return _run_late(begun, work)
         return finish(begun, lambda: work(begun))
     except (LostFence, OutcomeUnknown) as error:
-        doubt(begun, type(error).__name__)  # of another key, perhaps: this one's work failed all the same
+        doubt(begun, type(error).__name__)  # the error may be about another key, but this one's work failed as well
         raise
     except BaseException as error:
         fail(begun, error)

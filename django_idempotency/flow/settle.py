@@ -1,4 +1,4 @@
-"""What settles a doubt: the verdicts, and the transaction in which one is carried out."""
+"""What settles an unknown outcome: the verdicts, the doubt that they are about, and the change that each one makes."""
 
 import random
 from collections.abc import Callable
@@ -7,56 +7,59 @@ from datetime import timedelta
 from enum import StrEnum
 from functools import partial
 from typing import Any, TypeAlias
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from django.db import Error, transaction
 from django.dispatch import Signal
 
+from django_idempotency import signals
 from django_idempotency.conf import conf
-from django_idempotency.core.decisions import Record, derived_key
+from django_idempotency.core.audit import Kind
+from django_idempotency.core.identity import Ref
 from django_idempotency.core.progress import Progress
 from django_idempotency.core.replies import Reply
+from django_idempotency.core.states import Status
 from django_idempotency.exceptions import InsideTransaction
 from django_idempotency.models import IdempotencyKey
-from django_idempotency.signals import announce
-from django_idempotency.store import events, limits
-from django_idempotency.store.operations import GoOn
+from django_idempotency.signals import announce, logger
+from django_idempotency.store import events, limits, verdicts
+from django_idempotency.store.operations import Continuation
 
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """It happened, refusals included: the other side knows the request.
+    """It happened, error responses included: the external service knows the request.
 
-    `write` makes the domain writes that are missing. The answer is `reply`, or what `write` returns.
+    `write` makes the domain writes that are missing. The response is `reply`, or what `write` returns.
     """
 
     reply: Reply | None = None
     write: Callable[[], Reply | None] | None = None
 
     def settle(self) -> Reply:
-        """Make the writes; the answer to store."""
+        """Make the writes, and return the response to store."""
         made = self.write() if self.write is not None else None
         reply = made or self.reply
         if reply is None:
-            raise ValueError("Landed needs a reply: give one, or return one from write.")
+            raise ValueError("Landed needs a reply: pass one, or return one from `write`.")
         return reply
 
 
 @dataclass(frozen=True, slots=True)
 class StepLanded:
-    """The step of an operation that was in doubt happened. `result` is JSON: what its effect would have returned."""
+    """The effect whose outcome was unknown happened. `result` is JSON: what the effect would have returned."""
 
     result: Any
 
 
 @dataclass(frozen=True, slots=True)
 class NotLanded:
-    """It did not happen. About an operation with a step in doubt: that step did not."""
+    """It did not happen. For an operation with an effect in doubt: that effect did not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inconclusive:
-    """Nobody can tell yet. Asked again in `retry_in`, a number being seconds, or after a growing random pause."""
+    """It cannot be told yet. The reconciler asks again after `retry_in` (seconds or a timedelta), or a random pause."""
 
     retry_in: timedelta | float | None = None
     reason: str = ""
@@ -72,49 +75,115 @@ Verdict: TypeAlias = Landed | StepLanded | NotLanded | Inconclusive
 
 
 class Outcome(StrEnum):
-    """What became of a doubt, or of what a person asked for."""
+    """What became of a record, or of what a person asked for."""
 
     LANDED = "landed"
     NOT_EXECUTED = "not_executed"
-    POSTPONED = "postponed"  # grace had not passed, or nobody to ask; not counted as a try
+    POSTPONED = "postponed"  # too early, or no reconciler to ask; not counted as a try
     INCONCLUSIVE = "inconclusive"
     DEAD_LETTER = "dead_letter"
-    OVERTAKEN = "overtaken"  # somebody else settled it meanwhile, or it is about a step that is not in doubt
-    TOO_LATE = "too_late"  # it landed, and the record had ended as failed: a person has to look
-    RUNNING = "running"  # an attempt is at it: deliver again later
-    RESUMABLE = "resumable"  # an operation with no step in doubt any more: the resumer or a retry goes on with it
-    SENT = "sent"  # deferred work: a worker was told once more
+    OVERTAKEN = "overtaken"  # the record changed meanwhile, or the verdict is about a step that is not in doubt
+    TOO_LATE = "too_late"  # it landed, but the record had ended as failed: a person has to look
+    RUNNING = "running"  # an attempt is running: deliver again later
+    RESUMABLE = "resumable"  # no step of the operation is in doubt any more: the resumer or a retry continues it
+    SENT = "sent"  # deferred work: another message was sent to a worker
     ASKED = "asked"  # the reconciler will ask at once
-    EXPIRED = "expired"  # the answer is given to nobody any more
+    EXPIRED = "expired"  # the response is not replayed any more
     ABSENT = "absent"  # there is no such record
 
 
 class Overtaken(Exception):
-    """The record was settled while this verdict was on its way; its writes roll back."""
+    """The record was settled before this verdict arrived; the verdict's writes roll back."""
 
 
-def settle_together(
-    seen: Record, verdict: Landed, cite: str, using: str, store: Callable[[Reply], bool], actor: str, reason: str = ""
-) -> None:
-    """Domain writes and completion in one transaction, run again when the database asks for it.
+@dataclass(frozen=True, slots=True)
+class DoubtfulStep:
+    """The effect of an operation that began and whose end was not seen, as it was read."""
 
-    Inside a caller's transaction only the caller can run it again: a deadlock takes all of it back.
+    name: str
+    key: str  # the downstream key that was sent
+    progress: Progress
+    steps_done: int
+
+    def landed(self, result: Any) -> Continuation:
+        """Continue with the effect's result. Raises if the result is not JSON."""
+        return self._from(self.progress.done(self.name, result))
+
+    def not_executed(self) -> Continuation:
+        """Continue without the effect's mark, so that it is called again."""
+        return self._from(self.progress.without_last())
+
+    def _from(self, progress: Progress) -> Continuation:
+        return Continuation(self.name, uuid4(), progress.dump(), progress.recovery_point, self.steps_done)
+
+
+def doubtful_step(row: IdempotencyKey) -> DoubtfulStep | None:
+    """Return the step that a record waits for; None if it waits for none."""
+    if not row.progress:
+        return None
+    progress = Progress.load(row.progress)
+    name = progress.in_doubt
+    return None if name is None else DoubtfulStep(name, row.derive(name), progress, row.steps_done)
+
+
+def finished_step_keys(row: IdempotencyKey) -> list[str]:
+    """Return the downstream keys of the steps that are done."""
+    return [row.derive(name) for name in Progress.load(row.progress).finished] if row.progress else []
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A record with an unknown outcome, as it was read before anything was found out about it.
+
+    A verdict counts for the attempt that holds this token, and for no later one.
     """
-    tries = 1 if limits.in_transaction(using) else limits.TRIES
+
+    row: IdempotencyKey
+    token: UUID
+
+    @classmethod
+    def of(cls, row: IdempotencyKey | None) -> "Doubt | None":
+        """Return the doubt about a record; None if its outcome is not unknown."""
+        if row is None or row.status != Status.UNKNOWN or row.attempt_token is None:
+            return None
+        return cls(row, row.attempt_token)
+
+    @property
+    def ref(self) -> Ref:
+        return self.row.ref
+
+
+def settle_as_landed(
+    ref: Ref, verdict: Landed, kind: Kind, store: Callable[[Reply], bool], *, actor: str, reason: str = ""
+) -> None:
+    """Make the domain writes and complete the record in one transaction; Overtaken if the record has changed.
+
+    After a deadlock it runs again, unless the caller has a transaction open: then only the caller can do so.
+    """
+    tries = 1 if limits.in_transaction(ref.using) else limits.TRIES
     for remaining in reversed(range(tries)):
         try:
-            with transaction.atomic(using=using):
+            with transaction.atomic(using=ref.using):
                 if not store(verdict.settle()):
                     raise Overtaken
-                events.note(seen.id, "landed", cite, using, actor=actor, reason=reason)
+                events.write(ref, kind, actor=actor, reason=reason)
             return
         except Error as error:
             if not (remaining and limits.may_repeat(error)):
                 raise
 
 
+def give_up(ref: Ref, token: UUID, cap: int, *, actor: str, reason: str) -> Outcome:
+    """Make the record a dead letter: asking, or running, has been tried too often."""
+    if not events.audit(partial(verdicts.give_up, ref, token, cap), ref, Kind.DEAD_LETTER, actor=actor, reason=reason):
+        return Outcome.OVERTAKEN
+    logger.error("Idempotency record %s became a dead letter (%s): a person has to settle it.", ref.id, reason)
+    announce(signals.dead_lettered, record=ref.id, using=ref.using)
+    return Outcome.DEAD_LETTER
+
+
 def announce_committed(signal: Signal, using: str, **payload: Any) -> None:
-    """Once it is committed, which the caller's own transaction may put off."""
+    """Send a signal once the change is committed, which the caller's own transaction may put off."""
     try:
         limits.inside_test_case(using)
     except InsideTransaction:
@@ -124,43 +193,8 @@ def announce_committed(signal: Signal, using: str, **payload: Any) -> None:
         announce(signal, using=using, **payload)
 
 
-@dataclass(frozen=True, slots=True)
-class DoubtfulStep:
-    """A foreign step that began, as it was read: `op.effect(…, in_doubt="reconcile")` was cut in its middle."""
-
-    name: str
-    key: str  # what the other side was sent
-    progress: Progress
-    steps_done: int
-
-    def landed(self, result: Any) -> GoOn:
-        """With the step's result, as the operation would have seen it. JSON, or it raises."""
-        return self._from(self.progress.done(self.name, result))
-
-    def not_executed(self) -> GoOn:
-        """Without its mark, so that the call is made once more."""
-        return self._from(self.progress.taken_back())
-
-    def _from(self, progress: Progress) -> GoOn:
-        return GoOn(self.name, uuid4(), progress.dump(), progress.recovery_point, self.steps_done)
-
-
-def doubtful_step(row: IdempotencyKey) -> DoubtfulStep | None:
-    """The step that a record waits for, if it is a step."""
-    if not row.progress:
-        return None
-    progress = Progress.load(row.progress)
-    name = progress.in_doubt
-    return None if name is None else DoubtfulStep(name, derived_key(row.id, name), progress, row.steps_done)
-
-
-def done_keys(row: IdempotencyKey) -> list[str]:
-    """What the other sides were sent in the steps that are done."""
-    return [row.derive(name) for name in Progress.load(row.progress).finished] if row.progress else []
-
-
 def backoff(tries: int) -> float:
-    """Full jitter, so that a thousand doubts of one outage do not ask in step."""
+    """Return seconds to wait, with full jitter: a thousand doubts of one outage must not ask in step."""
     longest = conf.RECONCILE_BACKOFF_MAX.total_seconds()
     ceiling = min(longest, conf.RECONCILE_BACKOFF.total_seconds() * 2 ** min(tries, 32))
     return max(1.0, random.uniform(0, ceiling))  # noqa: S311 - jitter, not a secret

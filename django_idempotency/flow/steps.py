@@ -1,34 +1,24 @@
-"""Work in steps that any process can go on with.
-
-    @operation("rides.create")
-    def create_ride(op, *, user_id, origin, target):
-        ride = op.phase("ride_created", book_ride, user_id, origin, target)
-        charge = op.effect("charge_created", partial(charge_for, ride), in_doubt="repeat")
-        op.phase("receipt_queued", queue_receipt, ride, charge)
-        return json_reply(201, {"ride": ride})
-
-A phase is local: its writes and its marker are one transaction. An effect is foreign: a marker before, the call outside
-any transaction, a marker after. What is done is not done again; its result is given back.
-"""
+"""A running operation: its steps, and the marks that let another process continue after them."""
 
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from django.db import transaction
 
-from django_idempotency.core.decisions import derived_key
+from django_idempotency.core.identity import derived_key
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.progress import Progress, StepState
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import ChangedDefinition, InsideTransaction, LostFence, NotExecuted, StepInDoubt
 from django_idempotency.flow.attempt import Attempt
-from django_idempotency.flow.finish import fence_lost
+from django_idempotency.flow.finish import tell_fence_lost
 from django_idempotency.flow.registry import Operation, get_operation, operation_of
 from django_idempotency.store import limits, operations
+from django_idempotency.store.operations import StoredOperation
 
-InDoubt = Literal["repeat", "reconcile"]
+WhenInDoubt: TypeAlias = Literal["repeat", "reconcile"]
 
 
 class Op:
@@ -43,8 +33,8 @@ class Op:
         attempt.in_doubt = progress.in_doubt
 
     def phase(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Local writes: one transaction with the marker. The result is JSON."""
-        if self._in_phase:  # its mark would stand before that of the phase around it, where nobody comes by again
+        """Run local writes and their mark in one transaction. The result is JSON; every later run returns it again."""
+        if self._in_phase:  # the inner phase would be recorded before the outer one and never be reached on replay
             raise InsideTransaction(f"The phase {name!r} is inside another one: put it before that one, or after it.")
         recorded = self._recorded(name)
         if recorded is not None:
@@ -53,20 +43,20 @@ class Op:
         self._in_phase = True
         try:
             with transaction.atomic(using=self._attempt.using):
-                result = function(*args, **kwargs)  # may tell its progress
+                result = function(*args, **kwargs)  # may report its progress
                 self._mark(self._progress.done(name, result), LostLease.RESUME)
-        except BaseException:  # rolled back, perhaps not before the COMMIT, where deferred constraints are checked
+        except BaseException:  # rolled back, perhaps only at the COMMIT, where deferred constraints are checked
             self._progress, self._steps_done = before
             raise
         finally:
             self._in_phase = False
         return self._progress.steps[-1].result
 
-    def effect(self, name: str, function: Callable[[str], Any], /, *, in_doubt: InDoubt) -> Any:
-        """One foreign call, given its downstream key. `in_doubt` says what a crash in its middle means.
+    def effect(self, name: str, function: Callable[[str], Any], /, *, in_doubt: WhenInDoubt) -> Any:
+        """Call an external service with a downstream key. `in_doubt` says what a crash during the call means.
 
-        "repeat": the other side knows the key, so the same call is sent again. "reconcile": the record becomes unknown,
-        and nothing runs until somebody has found out.
+        "repeat": the service recognises the key, so the same call is sent again. "reconcile": the outcome becomes
+        unknown, and nothing runs until it is settled.
         """
         if in_doubt not in ("repeat", "reconcile"):
             raise ValueError(f"in_doubt must be 'repeat' or 'reconcile'; it is {in_doubt!r}.")
@@ -74,7 +64,7 @@ class Op:
         if recorded is not None and recorded.state is StepState.DONE:
             return recorded.result
         limits.inside_test_case(self._attempt.using)  # raises inside any other transaction
-        if recorded is not None and in_doubt == "reconcile":  # begun by code that would have repeated it
+        if recorded is not None and in_doubt == "reconcile":  # begun by code that would have repeated the call
             self._mark(self._progress.started(name), LostLease.UNKNOWN)
             self._refuse_in_doubt("it is not begun again")
         if recorded is None:
@@ -83,32 +73,30 @@ class Op:
         try:
             result = function(derived_key(self._attempt.call.id, name))
         except NotExecuted:
-            if recorded is None:  # else an earlier call may have landed: what this one proves says nothing about it
-                self._mark(self._progress.taken_back(), LostLease.RESUME)
+            if recorded is None:  # an earlier call may have landed, and this one's proof says nothing about it
+                self._mark(self._progress.without_last(), LostLease.RESUME)
             raise
         self._mark(self._progress.done(name, result), LostLease.RESUME)
         return self._progress.steps[-1].result
 
+    def progress(self, done: int, total: int) -> None:
+        """Report how far the work is. What a phase reports becomes visible when the phase ends."""
+        self._progress = self._progress.so_far(done, total)
+        attempt = self._attempt
+        if not operations.report(attempt.ref, attempt.token, self._steps_done, self._progress.dump()):
+            tell_fence_lost(attempt)
+            raise LostFence
+
     def end(self) -> None:
-        """The function has returned: it must have come by every step in the record, and none may be in doubt."""
+        """Check, after the function has returned, that it reached every recorded step and that none is in doubt."""
         if self._position < len(self._progress.steps):
             missed = self._progress.steps[self._position].name
             raise ChangedDefinition(
-                f"The operation ended before the step {missed!r}, which stands in this record: it was changed under "
-                "work in flight. Let the code that did that step finish it, or settle the record by hand."
+                f"The operation ended before the step {missed!r}, which this record has been through: its code was "
+                "changed while the work was in flight. Let the code that did that step finish it, or settle the record."
             )
-        self._refuse_in_doubt("no answer is kept")
+        self._refuse_in_doubt("no response is stored")
         self._attempt.settled = True
-
-    def progress(self, done: int, total: int) -> None:
-        """Tell whoever asks how far it is. Inside a phase nobody sees it before the phase ends."""
-        self._progress = self._progress.so_far(done, total)
-        call, attempt = self._attempt.call, self._attempt
-        if not operations.report(
-            call.scope, call.id, attempt.token, self._steps_done, self._progress.dump(), attempt.using
-        ):
-            fence_lost(attempt)
-            raise LostFence
 
     def _recorded(self, name: str) -> Any:
         if self._position >= len(self._progress.steps):
@@ -117,51 +105,52 @@ class Op:
         self._position += 1
         return recorded
 
-    def _refuse_in_doubt(self, so: str) -> None:
-        """Whatever came next would hide the doubt: the next mark, or an answer that counts."""
+    def _refuse_in_doubt(self, consequence: str) -> None:
+        """Raise if a step is in doubt: the next mark, or a response that counts, would hide it."""
         step = self._progress.in_doubt
         if step is not None:
             raise StepInDoubt(
-                f"Nobody knows whether the step {step!r} happened, so {so}. Let what an effect raises leave the "
-                "operation. A refusal is a result: return it from the effect. Where the call never left, raise "
-                "NotExecuted in the effect's function."
+                f"It is not known whether the step {step!r} happened, so {consequence}. Let the exception that an "
+                "effect raises leave the operation. An error response is a result: return it from the effect. If the "
+                "call never left, raise NotExecuted in the effect's function."
             )
 
     def _mark(self, progress: Progress, on_lost_lease: LostLease) -> None:
-        attempt, text, done = self._attempt, progress.dump(), self._steps_done
-        then = done + 1 if progress.steps else 0  # with no step left the key may be freed, as before the first one
-        place = (text, progress.recovery_point, on_lost_lease)
-        if not operations.mark(attempt.call.scope, attempt.call.id, attempt.token, done, then, *place, attempt.using):
-            fence_lost(attempt)
+        attempt, text = self._attempt, progress.dump()
+        then = self._steps_done + 1 if progress.steps else 0  # without any step the key may be freed
+        mark = operations.Mark(self._steps_done, then, text, progress.recovery_point, on_lost_lease)
+        if not operations.mark(attempt.ref, attempt.token, mark):
+            tell_fence_lost(attempt)
             raise LostFence
         self._progress = Progress.load(text)  # the result as a later process would see it
         attempt.in_doubt = self._progress.in_doubt
         self._steps_done = then
 
 
-def run(attempt: Attempt, function: Callable[..., Reply], arguments: dict[str, Any]) -> Reply:
-    """Run an operation from where its record stands: the beginning, or the step after the last one that was marked."""
+def run_operation(attempt: Attempt, function: Callable[..., Reply], arguments: dict[str, Any]) -> Reply:
+    """Run an operation from the step after the last one that its record has a mark of."""
     wanted = operation_of(function)
-    call = attempt.call
-    fresh = operations.Run(wanted.name, json.dumps(arguments, allow_nan=False), Progress(wanted.version).dump(), 0)
-    if operations.begin(call.scope, call.id, attempt.token, fresh, attempt.using):
+    fresh = StoredOperation(
+        wanted.name, json.dumps(arguments, allow_nan=False), Progress(wanted.version).dump(), steps_done=0
+    )
+    if operations.begin(attempt.ref, attempt.token, fresh):
         return _call(wanted, Op(attempt, Progress(wanted.version), 0), fresh.arguments)
-    return resume(attempt)
-
-
-def resume(attempt: Attempt) -> Reply:
-    """Go on with what stands in the record, with the arguments that stand there."""
-    stored = operations.read(attempt.call.scope, attempt.call.id, attempt.using)
+    stored = operations.read(attempt.ref)
     if stored is None or not stored.name:
         raise LostFence
+    return resume_operation(attempt, stored)
+
+
+def resume_operation(attempt: Attempt, stored: StoredOperation) -> Reply:
+    """Continue what the record describes, with the arguments that it holds."""
     wanted = get_operation(stored.name)
     progress = Progress.load(stored.progress)
     if progress.version > wanted.version:
         raise ChangedDefinition(
-            f"The operation {wanted.name!r} was begun by version {progress.version} and this process has version "
-            f"{wanted.version}: newer code has to go on with it."
+            f"The operation {wanted.name!r} was begun by version {progress.version}, and this process has version "
+            f"{wanted.version}: only newer code can continue it."
         )
-    mine = replace(progress, version=wanted.version)  # what it marks, older code does not know
+    mine = replace(progress, version=wanted.version)  # older code does not know what this version marks
     return _call(wanted, Op(attempt, mine, stored.steps_done), stored.arguments)
 
 

@@ -1,207 +1,169 @@
-"""Performing deferred work, and resuming operations whose process is gone."""
+"""Running operations without their request: deferred work, and operations whose process is gone."""
 
-from datetime import timedelta
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 from uuid import UUID, uuid4
 
-from django.db import transaction
-
 from django_idempotency import signals
-from django_idempotency.conf import conf, policy
-from django_idempotency.core.decisions import Call, Record
-from django_idempotency.core.policy import LostLease, Transaction
+from django_idempotency.conf import conf, default_policy
+from django_idempotency.core.audit import Kind
+from django_idempotency.core.decisions import Call
+from django_idempotency.core.identity import record_named_by
+from django_idempotency.core.policy import LostLease
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import LostFence, NotExecuted, OutcomeUnknown
-from django_idempotency.flow.attempt import Attempt
+from django_idempotency.flow.attempt import Attempt, Lease
 from django_idempotency.flow.finish import doubt, finish
 from django_idempotency.flow.heartbeat import beating
 from django_idempotency.flow.messages import pick_up_seconds, send
 from django_idempotency.flow.registry import get_operation, knows
-from django_idempotency.flow.settle import Outcome, backoff
-from django_idempotency.flow.steps import resume
+from django_idempotency.flow.settle import Outcome, backoff, give_up
+from django_idempotency.flow.steps import resume_operation
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.signals import announce, logger
 from django_idempotency.store import attempts, claims, duties, events, records, verdicts
 from django_idempotency.store.database import alias
+from django_idempotency.store.operations import StoredOperation
+
+ELSEWHERE_SECONDS: Final = 300.0  # until work is offered again that this process has no code for
 
 
 def perform(record: UUID | str, using: str | None = None) -> Outcome:
-    """What a worker does with a message: take the work up, unless somebody has it or it is done."""
+    """Do the deferred work that a message names, unless it is done or another worker has it."""
     using = using or alias()
-    row = _row(record, using)
+    named = record_named_by(record)
+    row = None if named is None else records.load(named, using)
     if row is None or not row.deferred:
-        logger.warning("A message names %s, which is no deferred operation; it is dropped.", str(record)[:64])
+        logger.warning("A message names %s, which is not deferred work; the message is dropped.", str(record)[:64])
         return Outcome.ABSENT
-    if not _open_to_workers(row):
+    if not _is_open_to_workers(row):
         return Outcome.OVERTAKEN
     if not knows(row.run_name, row.progress):
-        return _left_to_another_worker(row, using)
-    if row.status != Status.PENDING and row.attempts >= conf.ATTEMPTS:
-        return _given_up(row, using)
-    attempt = _picked_up(row, using) if row.status == Status.PENDING else _gone_on_with(row, using)
-    return Outcome.OVERTAKEN if attempt is None else _performed(attempt, row.attempts)
+        return _leave_to_another_worker(row)
+    if row.status == Status.PENDING:
+        return _run(_pick_up(row), row, not_executed=_requeue)
+    return _continue(row, actor="worker", not_executed=_requeue)
 
 
-def _open_to_workers(row: IdempotencyKey) -> bool:
-    """Whether a worker may take it: what waits for a verdict about a step, and what has ended, may not."""
-    if row.status in (Status.IN_PROGRESS, Status.UNKNOWN):
+def resume_one(record: UUID, using: str) -> Outcome:
+    """Continue one operation whose process is gone, unless another process has it or this one lacks its code."""
+    row = records.load(record, using)
+    if row is None or row.attempt_token is None or row.status != Status.UNKNOWN or not row.is_resumable:
+        return Outcome.OVERTAKEN
+    if row.deferred:
+        return _send_again(row, row.attempt_token)
+    if not knows(row.run_name, row.progress):
+        done = verdicts.postpone(row.ref, row.attempt_token, ELSEWHERE_SECONDS)
+        return Outcome.POSTPONED if done else Outcome.OVERTAKEN
+    return _continue(row, actor="resumer", not_executed=None)
+
+
+def _is_open_to_workers(row: IdempotencyKey) -> bool:
+    """True unless the work has ended, or waits for a verdict about one of its steps."""
+    if row.status in Status.OWNED:
         return row.on_lost_lease == LostLease.RESUME
     return row.status == Status.PENDING
 
 
-def _row(record: UUID | str, using: str) -> IdempotencyKey | None:
-    try:
-        wanted = UUID(str(record))
-    except ValueError:
-        return None
-    return IdempotencyKey.objects.using(using).defer("response_body").filter(id=wanted).first()
-
-
-def _picked_up(row: IdempotencyKey, using: str) -> Attempt | None:
-    """D2: of two workers with one message one wins."""
-    token = uuid4()
-    if not attempts.pick_up(row.scope, row.id, token, using):
-        return None
-    return Attempt(call_of(row), token, using, repeat=row.attempts > 1)
-
-
-def _gone_on_with(row: IdempotencyKey, using: str) -> Attempt | None:
-    """T7: its worker is gone, or failed."""
-    seen = records.find(row.scope, row.id, using)
-    return None if seen is None else taken_over(seen, row, using, actor="worker")
-
-
-def _left_to_another_worker(row: IdempotencyKey, using: str) -> Outcome:
-    """This process has no such code, or older code: told again later, another one may."""
+def _leave_to_another_worker(row: IdempotencyKey) -> Outcome:
+    """This process has no such code, or older code: offer the work again later."""
     wait = int(ELSEWHERE_SECONDS)
-    duties.enqueued_again(row.scope, row.id, wait, using)
+    duties.enqueued_again(row.ref, wait)
     if row.attempt_token is not None:
-        verdicts.postpone(row.scope, row.id, row.attempt_token, wait, using)
+        verdicts.postpone(row.ref, row.attempt_token, wait)
     return Outcome.POSTPONED
 
 
-def _given_up(row: IdempotencyKey, using: str) -> Outcome:
-    seen = records.find(row.scope, row.id, using)
-    return Outcome.OVERTAKEN if seen is None or seen.token is None else give_up(seen, seen.token, using)
+def _send_again(row: IdempotencyKey, token: UUID) -> Outcome:
+    """Deferred work is a worker's: send it another message."""
+    if not verdicts.postpone(row.ref, token, pick_up_seconds()):
+        return Outcome.OVERTAKEN
+    send(row.id)
+    return Outcome.SENT
 
 
-def _performed(attempt: Attempt, tries: int) -> Outcome:
+def _pick_up(row: IdempotencyKey) -> Attempt | None:
+    """Claim waiting work (D2): of two workers with one message one wins."""
+    token = uuid4()
+    if row.attempt_token is None or not attempts.pick_up(row.ref, row.attempt_token, token):
+        return None
+    return Attempt(_call_of(row), token, row.ref.using, repeat=row.attempts > 1, stored_lease=_lease_of(row))
+
+
+def _continue(row: IdempotencyKey, *, actor: str, not_executed: "Release | None") -> Outcome:
+    """Take over from a process that is gone or that failed, as often as the settings allow."""
+    if row.attempt_token is not None and row.attempts >= conf.ATTEMPTS:
+        return give_up(row.ref, row.attempt_token, 1, actor="resumer", reason="attempts used up")
+    return _run(_take_over(row, actor), row, not_executed=not_executed)
+
+
+def _take_over(row: IdempotencyKey, actor: str) -> Attempt | None:
+    """Start a new attempt (T7); None if another process was quicker."""
+    token, using = uuid4(), row.ref.using
+    change = partial(claims.take_over, row.ref, row.attempt_token, token, row.lease_seconds, row.grace_seconds)
+    if not events.audit(change, row.ref, Kind.TAKEN_OVER, actor=actor):
+        return None
+    call = _call_of(row)
+    announce(signals.taken_over, call=call, using=using)
+    return Attempt(call, token, using, repeat=True, stored_lease=_lease_of(row))
+
+
+def _call_of(row: IdempotencyKey) -> Call:
+    """Return the call that the record was made for."""
+    policy = default_policy()
+    return Call(row.scope, row.key, row.fingerprint, policy, principal=row.principal, operation=row.operation)
+
+
+def _lease_of(row: IdempotencyKey) -> Lease:
+    """Return the record's lease, which is extended for as long as its operation allows."""
+    return Lease(row.lease_seconds, row.grace_seconds, get_operation(row.run_name).longest)
+
+
+Release = Callable[[Attempt, NotExecuted, int], Outcome | None]
+
+
+def _run(attempt: Attempt | None, row: IdempotencyKey, *, not_executed: Release | None) -> Outcome:
+    """Run the operation from the step after its last one, and store its response."""
+    if attempt is None:
+        return Outcome.OVERTAKEN
     try:
-        go_on(attempt)
+        with beating(attempt):
+            reply = resume_operation(attempt, StoredOperation.of(row))
+        finish(attempt, lambda: (reply, reply))
     except (LostFence, OutcomeUnknown) as error:
-        return stopped(attempt, error, tries)
+        return _stop(attempt, error, row.attempts)
     except NotExecuted as error:
-        return _again(attempt, error, tries)
-    except Exception as error:  # noqa: BLE001 - whatever it failed with, it is taken up again later
-        return failed(attempt, error, tries)
+        released = not_executed and not_executed(attempt, error, row.attempts)
+        return released or _fail(attempt, error, row.attempts)
+    except Exception as error:  # noqa: BLE001 - whatever it failed with, the work is continued later
+        return _fail(attempt, error, row.attempts)
     if attempt.repeat:
         announce(signals.resolved, record=attempt.call.id, outcome=Outcome.LANDED, using=attempt.using)
     return Outcome.LANDED
 
 
-def _again(attempt: Attempt, error: NotExecuted, tries: int) -> Outcome:
-    """D5: nothing happened, so it waits once more, each time longer. In doubt, or at the cap: as any other failure."""
-    call, code = attempt.call, type(error).__name__
-    place, wait = (call.scope, call.id, attempt.token), int(backoff(tries))
-    if attempt.in_doubt or not attempts.requeue(*place, code, conf.ATTEMPTS, wait, attempt.using):
-        return failed(attempt, error, tries)
-    announce(signals.released, call=call, code=code, using=attempt.using)
+def _requeue(attempt: Attempt, error: NotExecuted, tries: int) -> Outcome | None:
+    """Nothing happened: wait once more, each time longer (D5). None if a step is in doubt, or no attempts are left."""
+    code = type(error).__name__
+    if attempt.in_doubt:
+        return None
+    if not attempts.requeue(attempt.ref, attempt.token, code, conf.ATTEMPTS, int(backoff(tries))):
+        return None
+    announce(signals.released, call=attempt.call, code=code, using=attempt.using)
     return Outcome.NOT_EXECUTED
 
 
-ELSEWHERE_SECONDS: Final = 300.0
+def _stop(attempt: Attempt, error: Exception, tries: int) -> Outcome:
+    """Find out whose failure it is: the record was lost to another attempt, or the error is about another key."""
+    still_ours = doubt(attempt, type(error).__name__)
+    return _fail(attempt, error, tries) if still_ours else Outcome.OVERTAKEN
 
 
-def resume_one(scope: str, record: UUID, using: str) -> Outcome:
-    """Go on with one operation, unless another process does, or this one's code cannot."""
-    seen = records.find(scope, record, using)
-    if seen is None or seen.status is not Status.UNKNOWN or not seen.resumable or seen.token is None:
-        return Outcome.OVERTAKEN
-    if seen.deferred:
-        return _handed_on(seen, seen.token, using)
-    row = IdempotencyKey.objects.using(using).get(scope=scope, id=record)
-    if not knows(row.run_name, row.progress):
-        done = verdicts.postpone(scope, record, seen.token, ELSEWHERE_SECONDS, using)  # for a worker with that code
-        return Outcome.POSTPONED if done else Outcome.OVERTAKEN
-    if row.attempts >= conf.ATTEMPTS:
-        return give_up(seen, seen.token, using)
-    attempt = taken_over(seen, row, using, actor="resumer")
-    return Outcome.OVERTAKEN if attempt is None else _run(attempt, row.attempts)
-
-
-def _handed_on(seen: Record, token: UUID, using: str) -> Outcome:
-    """Long work is never done here: a worker is told once more."""
-    if not verdicts.postpone(seen.scope, seen.id, token, pick_up_seconds(), using):
-        return Outcome.OVERTAKEN
-    send(seen.id)
-    return Outcome.SENT
-
-
-def taken_over(seen: Record, row: IdempotencyKey, using: str, *, actor: str) -> Attempt | None:
-    """T7: a new attempt at the operation; None when somebody else was quicker."""
-    token = uuid4()
-    with transaction.atomic(using=using):
-        if not claims.take_over(seen, token, row.lease_seconds, row.grace_seconds, using):
-            return None
-        events.note(seen.id, "taken over", "T7", using, actor=actor)
-    call = call_of(row)
-    announce(signals.taken_over, call=call, using=using)
-    return Attempt(call, token, using, repeat=True)
-
-
-def call_of(row: IdempotencyKey) -> Call:
-    """The call as its record tells it. The lease lasts while the process lives, up to the operation's own limit."""
-    chosen = policy(
-        transaction=Transaction.LATE,
-        lease=timedelta(seconds=row.lease_seconds),
-        grace=timedelta(seconds=row.grace_seconds),
-        heartbeat=get_operation(row.run_name).longest,
-    )
-    return Call(row.scope, row.key, row.fingerprint, chosen, principal=row.principal, operation=row.operation)
-
-
-def go_on(attempt: Attempt) -> None:
-    """Run the operation from where its record stands, and store its answer."""
-    with beating(attempt):
-        reply = resume(attempt)
-    finish(attempt, lambda: (reply, reply))
-
-
-def _run(attempt: Attempt, tries: int) -> Outcome:
-    try:
-        go_on(attempt)
-    except (LostFence, OutcomeUnknown) as error:
-        return stopped(attempt, error, tries)
-    except Exception as error:  # noqa: BLE001 - whatever it failed with, it is taken up again later
-        return failed(attempt, error, tries)
-    announce(signals.resolved, record=attempt.call.id, outcome=Outcome.LANDED, using=attempt.using)
-    return Outcome.LANDED
-
-
-def stopped(attempt: Attempt, error: Exception, tries: int) -> Outcome:
-    """The record is somebody else's; or it is ours, and the error is about another key that its work asked for."""
-    ours = doubt(attempt, type(error).__name__)
-    return failed(attempt, error, tries) if ours else Outcome.OVERTAKEN
-
-
-def failed(attempt: Attempt, error: Exception, tries: int) -> Outcome:
-    """T5, and not before some time has passed."""
-    call, using = attempt.call, attempt.using
-    logger.error("The operation of record %s failed.", call.id, exc_info=error)
+def _fail(attempt: Attempt, error: Exception, tries: int) -> Outcome:
+    """Leave the outcome unknown (T5), and let some time pass before the next try."""
+    logger.error("The operation of record %s failed.", attempt.call.id, exc_info=error)
     doubt(attempt, type(error).__name__)
-    verdicts.postpone(call.scope, call.id, attempt.token, backoff(tries), using)
-    announce(signals.resume_failed, record=call.id, reason=type(error).__name__, using=using)
+    verdicts.postpone(attempt.ref, attempt.token, backoff(tries))
+    announce(signals.resume_failed, record=attempt.call.id, reason=type(error).__name__, using=attempt.using)
     return Outcome.INCONCLUSIVE
-
-
-def give_up(seen: Record, token: UUID, using: str) -> Outcome:
-    """T12: it was tried too often."""
-    with transaction.atomic(using=using):
-        dead = verdicts.give_up(seen.scope, seen.id, token, 1, using)
-        if dead:
-            events.note(seen.id, "dead letter", "T12", using, actor="resumer", reason="attempts used up")
-    if not dead:
-        return Outcome.OVERTAKEN
-    logger.error("The operation of idempotency record %s was tried too often: a person has to look.", seen.id)
-    announce(signals.dead_lettered, record=seen.id, using=using)
-    return Outcome.DEAD_LETTER

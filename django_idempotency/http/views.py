@@ -9,9 +9,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from django.views.generic import View
 
-from django_idempotency.conf import Arguments
+from django_idempotency.conf import default_policy
 from django_idempotency.core import problems
-from django_idempotency.core.decisions import Record
 from django_idempotency.core.keys import unguessable
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.progress import Progress
@@ -26,7 +25,6 @@ from django_idempotency.store import records
 from django_idempotency.store.database import alias
 from django_idempotency.store.limits import limited
 
-_FROM_SETTINGS: Final = Arguments({})
 HEALTH_LIMIT_SECONDS: Final = 2.0
 
 
@@ -39,7 +37,7 @@ class OperationView(View):
 
 def operation_status(request: HttpRequest, ref: str) -> HttpResponse:
     """Return the status of deferred work to its owner. Anyone else gets the 404 of work that does not exist."""
-    policy, using = _FROM_SETTINGS.policy(), alias()
+    policy, using = default_policy(), alias()
     principal = _principal(request, policy)  # before the record is read, so that no header tells whether there is one
     try:
         with limited(using, policy.claim_limit.total_seconds()):
@@ -58,24 +56,24 @@ def _principal(request: HttpRequest, policy: Policy) -> str | None:
 
 
 def _status_of(ref: str, principal: str | None, policy: Policy, using: str) -> HttpResponse:
-    row = _row(ref, using)
-    seen = records.find(row.scope, row.id, using) if row is not None and _owns(principal, row) else None
-    if row is None or seen is None:
+    row = _read_deferred(ref, using)
+    if row is None or not _owns(principal, row):
         return problem_response(ProblemDetails(problems.NOT_FOUND, 404), policy.profile)
-    if seen.reply is not None and not seen.retention_over:
-        return replay_response(seen.reply, policy.profile)
-    if seen.status in (Status.PENDING, Status.IN_PROGRESS, Status.UNKNOWN):
+    reply = records.reply_of(row)
+    if reply is not None and not row.retention_over:
+        return replay_response(reply, policy.profile)
+    if row.status in (Status.PENDING, Status.IN_PROGRESS, Status.UNKNOWN):
         return _progress_response(row, policy)
-    return problem_response(_problem_of(seen, policy), policy.profile)
+    return problem_response(_problem_of(row, policy), policy.profile)
 
 
-def _row(ref: str, using: str) -> IdempotencyKey | None:
+def _read_deferred(ref: str, using: str) -> IdempotencyKey | None:
     try:
-        wanted = UUID(ref)
+        record = UUID(ref)
     except ValueError:
         return None
-    keys = IdempotencyKey.objects.using(using).defer("response_body")
-    return keys.filter(id=wanted, deferred=True).first()
+    row = records.load(record, using)
+    return row if row is not None and row.deferred else None
 
 
 def _owns(principal: str | None, row: IdempotencyKey) -> bool:
@@ -98,12 +96,13 @@ def _progress_response(row: IdempotencyKey, policy: Policy) -> HttpResponse:
     return JsonResponse(body, status=202, headers={"Retry-After": str(wait)})
 
 
-def _problem_of(seen: Record, policy: Policy) -> ProblemDetails:
+def _problem_of(row: IdempotencyKey, policy: Policy) -> ProblemDetails:
     """Return the problem of work that ended without a response that can be replayed."""
-    members = {"safe_new_key": seen.status is not Status.DEAD_LETTER, "operation_ref": str(seen.id)}
-    if seen.status is Status.DEAD_LETTER:
+    dead = row.status == Status.DEAD_LETTER
+    members = {"safe_new_key": not dead, "operation_ref": str(row.id)}
+    if dead:
         return ProblemDetails(problems.UNKNOWN, policy.profile.unknown, members=members)
-    if seen.status is Status.FAILED_RETRYABLE:
+    if row.status == Status.FAILED_RETRYABLE:
         return ProblemDetails(problems.NOT_EXECUTED, 409, members=members)
     return ProblemDetails(problems.EXPIRED, policy.profile.gone, members=members)
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 from django.db.models import Max, Min, QuerySet
 
 from django_idempotency.conf import conf
+from django_idempotency.core.audit import Kind
 from django_idempotency.core.states import Status
 from django_idempotency.fields import StatementNow
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
@@ -80,7 +81,7 @@ def dead_letters(using: str) -> QuerySet[IdempotencyKey]:
 
 def only_dead_letters(rows: QuerySet[IdempotencyKey]) -> QuerySet[IdempotencyKey]:
     """Found through their events: few rows, where the keys are many."""
-    noted = IdempotencyEvent.objects.using(rows.db).filter(kind="dead letter").values("record_id")
+    noted = IdempotencyEvent.objects.using(rows.db).filter(kind=Kind.DEAD_LETTER).values("record_id")
     return rows.filter(id__in=noted, status=Status.DEAD_LETTER)
 
 

@@ -3,9 +3,10 @@
 from typing import Final
 from uuid import UUID
 
+from django_idempotency.core.identity import Ref
 from django_idempotency.core.replies import Reply
 from django_idempotency.store.dialects import Statement
-from django_idempotency.store.operations import Run
+from django_idempotency.store.operations import StoredOperation
 from django_idempotency.store.records import ANSWER, reply_values
 
 _MINE: Final = "scope = %(scope)s AND id = %(id)s AND attempt_token = %(token)s"
@@ -92,50 +93,50 @@ PICK_UP = Statement(
     UPDATE idempotency_key
     SET status = 'in_progress', attempt_token = %(token)s, last_run_at = {now}, locked_until = {now + lease_seconds},
         grace_until = {now + lease_seconds + grace_seconds}, expires_at = NULL
-    WHERE scope = %(scope)s AND id = %(id)s AND status = 'pending'
+    WHERE scope = %(scope)s AND id = %(id)s AND attempt_token = %(read_token)s AND status = 'pending'
     """,
 )
 
 
-def complete(scope: str, record: UUID, token: UUID, reply: Reply, success: bool, using: str) -> bool:
+def complete(ref: Ref, token: UUID, reply: Reply, *, success: bool) -> bool:
     """T3, T3': store the answer. False when the record is no longer this attempt's to end."""
     values = reply_values(reply)
-    return COMPLETE.run(using, scope=scope, id=record, token=token, success=success, **values) == 1
+    return COMPLETE.apply(ref, token=token, success=success, **values)
 
 
-def release(scope: str, record: UUID, token: UUID, code: str, using: str) -> bool:
+def release(ref: Ref, token: UUID, code: str) -> bool:
     """T4: proven not executed; the next request may claim the key."""
-    return RELEASE.run(using, scope=scope, id=record, token=token, code=code[:64]) == 1
+    return RELEASE.apply(ref, token=token, code=code[:64])
 
 
-def give_back(scope: str, record: UUID, token: UUID, code: str, using: str) -> bool:
+def give_back(ref: Ref, token: UUID, code: str) -> bool:
     """T4: refused before anything happened; the next request may be another one."""
-    return GIVE_BACK.run(using, scope=scope, id=record, token=token, code=code[:64]) == 1
+    return GIVE_BACK.apply(ref, token=token, code=code[:64])
 
 
-def doubt(scope: str, record: UUID, token: UUID, code: str, using: str) -> bool:
+def doubt(ref: Ref, token: UUID, code: str) -> bool:
     """T5: nobody knows; due for reconciliation at once."""
-    return DOUBT.run(using, scope=scope, id=record, token=token, code=code[:64]) == 1
+    return DOUBT.apply(ref, token=token, code=code[:64])
 
 
-def extend(scope: str, record: UUID, token: UUID, lease: int, grace: int, using: str) -> bool:
+def extend(ref: Ref, token: UUID, lease: int, grace: int) -> bool:
     """T2e: move the end of the lease; False when the lease was lost."""
     values = {"lease": lease, "quiet": lease + grace}
-    return EXTEND.run(using, scope=scope, id=record, token=token, **values) == 1
+    return EXTEND.apply(ref, token=token, **values)
 
 
-def defer(scope: str, record: UUID, token: UUID, run: Run, pick_up: int, using: str) -> bool:
+def defer(ref: Ref, token: UUID, operation: StoredOperation, pick_up: int) -> bool:
     """D0: hand the work to a worker; the row is the outbox."""
-    values = {"run_name": run.name, "arguments": run.arguments, "progress": run.progress, "pick_up": pick_up}
-    return DEFER.run(using, scope=scope, id=record, token=token, **values) == 1
+    values = {"run_name": operation.name, "arguments": operation.arguments, "progress": operation.progress}
+    return DEFER.apply(ref, token=token, pick_up=pick_up, **values)
 
 
-def pick_up(scope: str, record: UUID, token: UUID, using: str) -> bool:
+def pick_up(ref: Ref, read_token: UUID, token: UUID) -> bool:
     """D2: a worker takes the work; False when the message was early, doubled or late."""
-    return PICK_UP.run(using, scope=scope, id=record, token=token) == 1
+    return PICK_UP.apply(ref, read_token=read_token, token=token)
 
 
-def requeue(scope: str, record: UUID, token: UUID, code: str, cap: int, pick_up: int, using: str) -> bool:
+def requeue(ref: Ref, token: UUID, code: str, cap: int, pick_up: int) -> bool:
     """D5: proven not executed; the work waits for a worker again."""
     values = {"code": code[:64], "cap": cap, "pick_up": pick_up}
-    return REQUEUE.run(using, scope=scope, id=record, token=token, **values) == 1
+    return REQUEUE.apply(ref, token=token, **values)

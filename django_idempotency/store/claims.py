@@ -6,11 +6,12 @@ from uuid import UUID
 from django.db import IntegrityError, OperationalError, connections
 
 from django_idempotency.core.decisions import Call, Record
+from django_idempotency.core.identity import Ref
 from django_idempotency.core.policy import Expiry
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.store.dialects import Statement, adapted
-from django_idempotency.store.operations import Run
+from django_idempotency.store.operations import StoredOperation
 from django_idempotency.store.records import COLUMNS, find, find_by_key, read, reply_values
 
 _DUPLICATE_ENTRY: Final = 1062
@@ -136,7 +137,7 @@ def claim(call: Call, token: UUID, using: str, seconds: float | None = None) -> 
     reads_first = connections[using].vendor == "sqlite"
     if reads_first:
         # A bare INSERT would wait behind any open write transaction; a duplicate must be answered at once.
-        existing = find(call.scope, call.id, using)
+        existing = find(call.ref(using))
         if existing is not None:
             return existing
     for _ in range(2):
@@ -144,11 +145,11 @@ def claim(call: Call, token: UUID, using: str, seconds: float | None = None) -> 
             if _insert(CLAIM, call, token, using, seconds):
                 return None
         except OperationalError:  # it waited in vain, perhaps for this key's own first request
-            existing = find(call.scope, call.id, using) if reads_first else None
+            existing = find(call.ref(using)) if reads_first else None
             if existing is None:
                 raise
             return existing
-        existing = find(call.scope, call.id, using)
+        existing = find(call.ref(using))
         if existing is not None:
             return existing
         # Reaped between the two statements, or stored under an id made by another rule.
@@ -173,10 +174,10 @@ def insert_finished(call: Call, token: UUID, reply: Reply, using: str) -> bool:
     return _insert(FINISHED, call, token, using, None, **reply_values(reply))
 
 
-def accept(call: Call, token: UUID, run: Run, pick_up: int, using: str) -> bool:
+def accept(call: Call, token: UUID, operation: StoredOperation, pick_up: int, using: str) -> bool:
     """D1: the work of a call that no view defers; False when the key has a record already."""
-    values = {"run_name": run.name, "arguments": run.arguments, "progress": run.progress, "pick_up": pick_up}
-    return _insert(ACCEPT, call, token, using, None, **values)
+    values = {"run_name": operation.name, "arguments": operation.arguments, "progress": operation.progress}
+    return _insert(ACCEPT, call, token, using, None, pick_up=pick_up, **values)
 
 
 def retry(call: Call, read_token: UUID | None, token: UUID, using: str) -> bool:
@@ -190,20 +191,9 @@ def renew(call: Call, token: UUID, using: str) -> bool:
     return RENEW.run(using, **identity(call, token)) == 1
 
 
-def take_over(record: Record, token: UUID, lease: int, grace: int, using: str) -> bool:
-    """T7: go on where a lost attempt stopped; the record stays tainted until a verdict clears it."""
-    return (
-        TAKE_OVER.run(
-            using,
-            scope=record.scope,
-            id=record.id,
-            read_token=record.token,
-            token=token,
-            lease=lease,
-            quiet=lease + grace,
-        )
-        == 1
-    )
+def take_over(ref: Ref, read_token: UUID | None, token: UUID, lease: int, grace: int) -> bool:
+    """Continue after a lost attempt (T7). The record stays tainted until a verdict clears it."""
+    return TAKE_OVER.apply(ref, read_token=read_token, token=token, lease=lease, quiet=lease + grace)
 
 
 def identity(call: Call, token: UUID) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.db import connections
 
+from django_idempotency.core.audit import Kind
 from django_idempotency.core.states import Status
 from django_idempotency.store.dialects import Statement
 
@@ -28,7 +29,8 @@ RECORDS = Statement(
     ) AS doubts
     UNION ALL SELECT * FROM (
         SELECT 'dead' AS part, {_ROW}, 0.0 AS remaining FROM idempotency_key
-        WHERE status = 'dead_letter' AND id IN (SELECT record_id FROM idempotency_event WHERE kind = 'dead letter')
+        WHERE status = 'dead_letter'
+          AND id IN (SELECT record_id FROM idempotency_event WHERE kind = '{Kind.DEAD_LETTER}')
         LIMIT %(most)s
     ) AS dead
     """,

@@ -13,6 +13,8 @@ from uuid import UUID
 
 from django.db import connections
 
+from django_idempotency.core.identity import Ref
+
 _SQLITE_NOW: Final = "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'now'{})"
 _WORD: Final = re.compile(r"\{([^{}]+)\}")
 
@@ -93,15 +95,19 @@ class Statement:
     def text(self, vendor: str) -> str:
         return self._texts[vendor]
 
+    def apply(self, ref: Ref, **values: Any) -> bool:
+        """Execute for one record. True if the record met the statement's conditions and was changed."""
+        return self.run(ref.using, scope=ref.scope, id=ref.id, **values) == 1
+
     def run(self, using: str, **values: Any) -> int:
-        """Execute, and answer how many rows it changed."""
+        """Execute, and return how many rows it changed."""
         connection = connections[using]
         with connection.cursor() as cursor:
             cursor.execute(self._texts[connection.vendor], adapted(connection.vendor, values))
             return int(cursor.rowcount)
 
     def rows(self, using: str, **values: Any) -> list[tuple[Any, ...]]:
-        """Execute, and answer the rows it read."""
+        """Execute, and return the rows it read."""
         connection = connections[using]
         with connection.cursor() as cursor:
             cursor.execute(self._texts[connection.vendor], adapted(connection.vendor, values))

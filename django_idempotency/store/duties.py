@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from django_idempotency.core.identity import Ref
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
 from django_idempotency.store.dialects import Statement
@@ -23,6 +24,9 @@ class Due:
     scope: str
     id: UUID
     status: Status
+
+    def ref(self, using: str) -> Ref:
+        return Ref(self.scope, self.id, using)
 
 
 def _page(column: str, besides: str = "") -> Statement:
@@ -137,34 +141,34 @@ def past(limit: int, using: str, began: int = 0) -> list[Due]:
     return _due(PAST, limit, using, began)
 
 
-def lapse(scope: str, record: UUID, using: str) -> bool:
+def lapse(ref: Ref) -> bool:
     """T6: the lease is over, so nobody knows."""
-    return LAPSE.run(using, scope=scope, id=record) == 1
+    return LAPSE.apply(ref)
 
 
-def enqueued_again(scope: str, record: UUID, pick_up: int, using: str) -> bool:
+def enqueued_again(ref: Ref, pick_up: int) -> bool:
     """D3: this sweeper, and no other, sends the message again."""
-    return ENQUEUED_AGAIN.run(using, scope=scope, id=record, pick_up=pick_up) == 1
+    return ENQUEUED_AGAIN.apply(ref, pick_up=pick_up)
 
 
-def exhaust(scope: str, record: UUID, cap: int, reply: Reply, using: str) -> bool:
+def exhaust(ref: Ref, cap: int, reply: Reply) -> bool:
     """T15 at the cap: tried too often; the refusal is the answer."""
-    return EXHAUST.run(using, scope=scope, id=record, cap=cap, **reply_values(reply)) == 1
+    return EXHAUST.apply(ref, cap=cap, **reply_values(reply))
 
 
-def abandon(scope: str, record: UUID, reply: Reply, using: str) -> bool:
+def abandon(ref: Ref, reply: Reply) -> bool:
     """D6: no worker ever came."""
-    return ABANDON.run(using, scope=scope, id=record, **reply_values(reply)) == 1
+    return ABANDON.apply(ref, **reply_values(reply))
 
 
-def expire(scope: str, record: UUID, using: str) -> bool:
+def expire(ref: Ref) -> bool:
     """T18: kept for audit, never replayed."""
-    return EXPIRE.run(using, scope=scope, id=record) == 1
+    return EXPIRE.apply(ref)
 
 
-def expire_now(scope: str, record: UUID, using: str) -> bool:
+def expire_now(ref: Ref) -> bool:
     """T18 by an operator: the answer is given to nobody any more."""
-    return EXPIRE_NOW.run(using, scope=scope, id=record) == 1
+    return EXPIRE_NOW.apply(ref)
 
 
 def delete(records: Iterable[UUID], using: str) -> int:

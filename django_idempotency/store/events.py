@@ -1,34 +1,50 @@
-"""The audit trail: written beside a change that a person will want to know about, in the same transaction."""
+"""The audit trail: an event is written in the transaction of the change that it is about."""
 
+from collections.abc import Callable
 from datetime import timedelta
-from uuid import UUID
 
+from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet, Value
 
+from django_idempotency.core.audit import Kind
+from django_idempotency.core.identity import Ref
 from django_idempotency.core.states import Status
 from django_idempotency.fields import StatementNow
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 
 
-def note(record: UUID, kind: str, cite: str, using: str, actor: str = "", reason: str = "") -> None:
+def write(ref: Ref, kind: Kind, *, actor: str = "", reason: str = "") -> None:
     """Append one event."""
-    IdempotencyEvent.objects.using(using).create(
-        record_id=record, kind=kind, transition=cite, actor=_storable(actor)[:255], reason=_storable(reason)
+    IdempotencyEvent.objects.using(ref.using).create(
+        record_id=ref.id,
+        kind=kind.value,
+        transition=kind.cite,
+        actor=_storable(actor)[:255],
+        reason=_storable(reason),
     )
 
 
-def _storable(text: str) -> str:
-    """It may quote what a provider sent."""
-    return text.encode(errors="replace").decode().replace("\0", "")
+def audit(change: Callable[[], bool], ref: Ref, kind: Kind, *, actor: str = "", reason: str = "") -> bool:
+    """Make a guarded change and write its event, in one transaction. True if the change was made."""
+    with transaction.atomic(using=ref.using):
+        changed = change()
+        if changed:
+            write(ref, kind, actor=actor, reason=reason)
+    return changed
+
+
+def exists(ref: Ref, kind: Kind) -> bool:
+    """True if the trail has such an event about this record."""
+    return IdempotencyEvent.objects.using(ref.using).filter(record_id=ref.id, kind=kind.value).exists()
 
 
 def past(retention: timedelta, using: str) -> QuerySet[IdempotencyEvent]:
-    """Events older than that, but for those of records that nobody has settled yet."""
-    unsettled = IdempotencyKey.objects.filter(id=OuterRef("record_id"), status__in=Status.OPEN)
+    """Return the events older than the retention, except those of open records: settling one needs its story."""
+    still_open = IdempotencyKey.objects.filter(id=OuterRef("record_id"), status__in=Status.OPEN)
     old = IdempotencyEvent.objects.using(using).filter(at__lte=StatementNow() - Value(retention))
-    return old.filter(~Exists(unsettled)).order_by("at")
+    return old.filter(~Exists(still_open)).order_by("at")
 
 
-def noted(record: UUID, cite: str, using: str) -> bool:
-    """Whether it was noted before."""
-    return IdempotencyEvent.objects.using(using).filter(record_id=record, transition=cite).exists()
+def _storable(text: str) -> str:
+    """Replace what a database refuses: the text may quote a provider."""
+    return text.encode(errors="replace").decode().replace("\0", "")

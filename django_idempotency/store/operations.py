@@ -1,10 +1,12 @@
-"""An operation's place in its record: what runs, with which arguments, and how far it has come."""
+"""What a record holds about its operation: name, arguments and steps, and what settles a step that is in doubt."""
 
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+from django_idempotency.core.identity import Ref
 from django_idempotency.core.policy import LostLease
+from django_idempotency.models import IdempotencyKey
 from django_idempotency.store.dialects import Statement
 
 _HERE: Final = "scope = %(scope)s AND id = %(id)s"
@@ -21,7 +23,7 @@ BEGIN = Statement(
 
 READ = Statement("", f"SELECT run_name, arguments, progress, steps_done FROM idempotency_key WHERE {_HERE}")
 
-# A foreign step that may not simply be repeated takes the right to resume away until it is done.
+# While an effect runs that must not be repeated, the operation may not be resumed.
 MARK = Statement(
     "T7p",
     f"""
@@ -33,88 +35,84 @@ MARK = Statement(
 )
 
 
-# How far a step has come, for people: nothing is decided by it.
+# Progress within a step is for people: nothing is decided by it.
 REPORT = Statement(
     "T7r", f"UPDATE idempotency_key SET progress = %(progress)s WHERE {_MINE} AND steps_done = %(steps_done)s"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """What stands in the record."""
+class StoredOperation:
+    """What a record says about its operation."""
 
     name: str
     arguments: str
     progress: str
     steps_done: int
 
+    @classmethod
+    def of(cls, row: IdempotencyKey) -> "StoredOperation":
+        """Return the part of a whole record that is about its operation."""
+        return cls(row.run_name, row.arguments, row.progress, row.steps_done)
 
-def begin(scope: str, record: UUID, token: UUID, run: Run, using: str) -> bool:
-    """T7b: name and arguments stand in the record before the first step, so that anybody can take it up."""
-    return (
-        BEGIN.run(
-            using,
-            scope=scope,
-            id=record,
-            token=token,
-            run_name=run.name,
-            arguments=run.arguments,
-            progress=run.progress,
-        )
-        == 1
+
+def begin(ref: Ref, token: UUID, operation: StoredOperation) -> bool:
+    """Store name and arguments before the first step (T7b), so that any process can continue the operation."""
+    return BEGIN.apply(
+        ref,
+        token=token,
+        run_name=operation.name,
+        arguments=operation.arguments,
+        progress=operation.progress,
     )
 
 
-def read(scope: str, record: UUID, using: str) -> Run | None:
-    """What was begun, and how far it has come."""
-    found = READ.rows(using, scope=scope, id=record)
-    return Run(*found[0]) if found else None
+def read(ref: Ref) -> StoredOperation | None:
+    """Read what was begun, and how far it has come."""
+    found = READ.rows(ref.using, scope=ref.scope, id=ref.id)
+    return StoredOperation(*found[0]) if found else None
 
 
-def mark(
-    scope: str,
-    record: UUID,
-    token: UUID,
-    steps_done: int,
-    then: int,
-    progress: str,
-    recovery_point: str,
-    on_lost_lease: LostLease,
-    using: str,
-) -> bool:
-    """T7p: a step began, ended or was taken back; False when record or progress is not what the attempt believes."""
-    return (
-        MARK.run(
-            using,
-            scope=scope,
-            id=record,
-            token=token,
-            steps_done=steps_done,
-            then=then,
-            progress=progress,
-            recovery_point=recovery_point[:255],
-            on_lost_lease=on_lost_lease.value,
-        )
-        == 1
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """That a step began, ended or was taken back."""
+
+    steps_done: int  # marks that the record has
+    then: int  # and has afterwards
+    progress: str
+    recovery_point: str
+    on_lost_lease: LostLease
+
+
+def mark(ref: Ref, token: UUID, mark: Mark) -> bool:
+    """Write a mark (T7p). False if the record is not as the attempt knows it."""
+    return MARK.apply(
+        ref,
+        token=token,
+        steps_done=mark.steps_done,
+        then=mark.then,
+        progress=mark.progress,
+        recovery_point=mark.recovery_point[:255],
+        on_lost_lease=mark.on_lost_lease.value,
     )
 
 
-def report(scope: str, record: UUID, token: UUID, steps_done: int, progress: str, using: str) -> bool:
-    """T7r: say how far a step has come; False when the record or its progress is not what the attempt believes."""
-    return REPORT.run(using, scope=scope, id=record, token=token, steps_done=steps_done, progress=progress) == 1
+def report(ref: Ref, token: UUID, steps_done: int, progress: str) -> bool:
+    """Store how far a step has come (T7r). False if the record is not as the attempt knows it."""
+    return REPORT.apply(ref, token=token, steps_done=steps_done, progress=progress)
 
 
 _AT_STEP: Final = "scope = %(scope)s AND id = %(id)s AND steps_done = %(steps_done)s"
 _AS_READ: Final = f"{_AT_STEP} AND status = 'unknown' AND attempt_token = %(read_token)s"
 _IN_DOUBT: Final = f"{_AT_STEP} AND status IN ('unknown', 'dead_letter')"
 
-# The new token ends the attempt that was asked about: what else was found out about it comes too late.
+# The new token ends the attempt that was asked about: a second verdict about it matches no row.
 _GOES_ON: Final = """
     status = 'unknown', attempt_token = %(token)s, progress = %(progress)s, recovery_point = %(recovery_point)s,
     steps_done = steps_done + 1, on_lost_lease = 'resume', reconcile_after = {now}, reconcile_attempts = 0
 """
 
-# A step that landed is progress, and what a person gives back begins anew: either has all its attempts again.
+# A step that landed is progress, and an operator's word is a new start: both give all attempts back.
 LANDED = Statement("T9s", f"UPDATE idempotency_key SET {_GOES_ON}, attempts = 0 WHERE {_AS_READ}")
 NOT_EXECUTED = Statement("T10s", f"UPDATE idempotency_key SET {_GOES_ON} WHERE {_AS_READ} AND grace_until <= {{now}}")
 EVIDENCE = Statement("T13s", f"UPDATE idempotency_key SET {_GOES_ON}, attempts = 0 WHERE {_IN_DOUBT}")
@@ -124,8 +122,8 @@ DISMISS = Statement(
 
 
 @dataclass(frozen=True, slots=True)
-class GoOn:
-    """Where the operation goes on from, now that one step is settled, and how many marks it had when it was read."""
+class Continuation:
+    """Where the operation continues once a step is settled, and how many marks it had when it was read."""
 
     step: str
     token: UUID
@@ -143,21 +141,21 @@ class GoOn:
         }
 
 
-def landed(scope: str, record: UUID, read_token: UUID, go_on: GoOn, using: str) -> bool:
-    """T9s: the step happened, and this is its result."""
-    return LANDED.run(using, scope=scope, id=record, read_token=read_token, **go_on.values) == 1
+def landed(ref: Ref, read_token: UUID, continuation: Continuation) -> bool:
+    """Store the result of the step (T9s)."""
+    return LANDED.apply(ref, read_token=read_token, **continuation.values)
 
 
-def not_executed(scope: str, record: UUID, read_token: UUID, go_on: GoOn, using: str) -> bool:
-    """T10s: the step did not happen, and no message of it can still be on its way."""
-    return NOT_EXECUTED.run(using, scope=scope, id=record, read_token=read_token, **go_on.values) == 1
+def not_executed(ref: Ref, read_token: UUID, continuation: Continuation) -> bool:
+    """Take the step's mark back (T10s): it did not happen, and no message of it can still arrive."""
+    return NOT_EXECUTED.apply(ref, read_token=read_token, **continuation.values)
 
 
-def evidence(scope: str, record: UUID, go_on: GoOn, using: str) -> bool:
-    """T13s: somebody who knows says that the step happened."""
-    return EVIDENCE.run(using, scope=scope, id=record, **go_on.values) == 1
+def evidence(ref: Ref, continuation: Continuation) -> bool:
+    """Store the result of the step on a webhook's or an operator's word (T13s)."""
+    return EVIDENCE.apply(ref, **continuation.values)
 
 
-def dismiss(scope: str, record: UUID, go_on: GoOn, using: str) -> bool:
-    """T14s: an operator vouches that the step did not happen."""
-    return DISMISS.run(using, scope=scope, id=record, **go_on.values) == 1
+def dismiss(ref: Ref, continuation: Continuation) -> bool:
+    """Take the step's mark back on an operator's word (T14s)."""
+    return DISMISS.apply(ref, **continuation.values)

@@ -1,13 +1,15 @@
-"""Reading a record: the columns that decisions and replays need, and how much time is left by the database's clock."""
+"""Reading records and writing their responses. Of a time is read what is left of it, by the database's clock."""
 
 from typing import Any, Final
 from uuid import UUID
 
 from django_idempotency.core.decisions import Record
+from django_idempotency.core.identity import Ref
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.replies import Reply, dump_headers, load_headers
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import UnreadableReply
+from django_idempotency.models import IdempotencyKey
 from django_idempotency.store.dialects import Statement
 
 COLUMNS: Final = """
@@ -20,19 +22,32 @@ FIND = Statement("", f"SELECT {COLUMNS} FROM idempotency_key WHERE scope = %(sco
 FIND_BY_KEY = Statement("", f"SELECT {COLUMNS} FROM idempotency_key WHERE {{key}} = %(key)s AND scope = %(scope)s")
 
 
-def find(scope: str, record: UUID, using: str) -> Record | None:
-    """The record as it stands now."""
-    rows = FIND.rows(using, scope=scope, id=record)
+def find(ref: Ref) -> Record | None:
+    """Read what requests decide by."""
+    rows = FIND.rows(ref.using, scope=ref.scope, id=ref.id)
     return read(rows[0]) if rows else None
 
 
+def load(record: UUID, using: str) -> IdempotencyKey | None:
+    """Read a whole record, and the database's time with it: all that settling, workers and status views need."""
+    return IdempotencyKey.objects.using(using).with_time().filter(id=record).first()
+
+
+def reply_of(row: IdempotencyKey) -> Reply | None:
+    """Return the response that a whole record holds."""
+    if row.response_status is None:
+        return None
+    return _reply(row.response_status, row.response_headers, row.response_body, row.response_schema_version)
+
+
 def find_by_key(scope: str, key: str, using: str) -> Record | None:
-    """The record of a key whose id was made by somebody else's rule."""
+    """Read the record of a key whose id was made by another rule."""
     rows = FIND_BY_KEY.rows(using, scope=scope, key=key)
     return read(rows[0]) if rows else None
 
 
 def read(row: tuple[Any, ...]) -> Record:
+    """Make a record of the columns, in their order."""
     return Record(
         id=_uuid(row[0]),
         scope=row[1],
@@ -60,7 +75,7 @@ def _seconds(value: Any) -> float | None:
 
 
 def _reply(status: int, headers: str, body: bytes | memoryview | None, version: int | None) -> Reply:
-    """An answer that cannot be read is withheld; the effect it belongs to never runs again."""
+    """Make a reply; a body that cannot be read is withheld, because its effect must not run again."""
     try:
         pairs, content = load_headers(headers), None if body is None else bytes(body)
     except UnreadableReply:
@@ -68,7 +83,7 @@ def _reply(status: int, headers: str, body: bytes | memoryview | None, version: 
     return Reply(status=status, headers=pairs, body=content, schema_version=version or 1)
 
 
-# Entering a terminal state always starts its retention.
+# Entering a terminal state starts the retention of the response.
 ANSWER: Final = """
     response_status = %(response_status)s, response_headers = %(response_headers)s,
     response_body = %(response_body)s, response_schema_version = %(schema_version)s,
@@ -77,7 +92,7 @@ ANSWER: Final = """
 
 
 def reply_values(reply: Reply) -> dict[str, Any]:
-    """A reply as the statements' parameters."""
+    """Return a reply as parameters of the statements."""
     return {
         "response_status": reply.status,
         "response_headers": dump_headers(reply),

@@ -2,6 +2,7 @@
 
 from uuid import UUID
 
+from django_idempotency.core.identity import Ref
 from django_idempotency.core.replies import Reply
 from django_idempotency.store.dialects import Statement
 from django_idempotency.store.records import ANSWER, reply_values
@@ -89,51 +90,51 @@ TRY_AGAIN = Statement(
 )
 
 
-def landed(scope: str, record: UUID, read_token: UUID, reply: Reply, using: str) -> bool:
+def landed(ref: Ref, read_token: UUID, reply: Reply) -> bool:
     """T9: it happened, and this is the answer. Runs in the transaction of the domain write."""
-    return LANDED.run(using, scope=scope, id=record, read_token=read_token, **reply_values(reply)) == 1
+    return LANDED.apply(ref, read_token=read_token, **reply_values(reply))
 
 
-def not_executed(scope: str, record: UUID, read_token: UUID, using: str) -> bool:
+def not_executed(ref: Ref, read_token: UUID) -> bool:
     """T10: it did not happen, and no message of it can still be on its way."""
-    return NOT_EXECUTED.run(using, scope=scope, id=record, read_token=read_token) == 1
+    return NOT_EXECUTED.apply(ref, read_token=read_token)
 
 
-def not_executed_deferred(scope: str, record: UUID, read_token: UUID, pick_up: int, using: str) -> bool:
+def not_executed_deferred(ref: Ref, read_token: UUID, pick_up: int) -> bool:
     """T10 for deferred work: it did not happen; a worker may take it again."""
-    return NOT_EXECUTED_DEFERRED.run(using, scope=scope, id=record, read_token=read_token, pick_up=pick_up) == 1
+    return NOT_EXECUTED_DEFERRED.apply(ref, read_token=read_token, pick_up=pick_up)
 
 
-def inconclusive(scope: str, record: UUID, read_token: UUID, wait: float, cap: int, using: str) -> bool:
+def inconclusive(ref: Ref, read_token: UUID, wait: float, cap: int) -> bool:
     """T11: ask again later; False when the tries are used up or somebody settled it."""
-    return INCONCLUSIVE.run(using, scope=scope, id=record, read_token=read_token, wait=wait, cap=cap) == 1
+    return INCONCLUSIVE.apply(ref, read_token=read_token, wait=wait, cap=cap)
 
 
-def give_up(scope: str, record: UUID, read_token: UUID, cap: int, using: str) -> bool:
+def give_up(ref: Ref, read_token: UUID, cap: int) -> bool:
     """T12: the last try was inconclusive; a person has to look."""
-    return GIVE_UP.run(using, scope=scope, id=record, read_token=read_token, cap=cap) == 1
+    return GIVE_UP.apply(ref, read_token=read_token, cap=cap)
 
 
-def postpone(scope: str, record: UUID, read_token: UUID, wait: float, using: str) -> bool:
+def postpone(ref: Ref, read_token: UUID, wait: float) -> bool:
     """T11p: ask again later; not counted as a try."""
-    return POSTPONE.run(using, scope=scope, id=record, read_token=read_token, wait=wait) == 1
+    return POSTPONE.apply(ref, read_token=read_token, wait=wait)
 
 
-def evidence(scope: str, record: UUID, reply: Reply, using: str) -> bool:
+def evidence(ref: Ref, reply: Reply) -> bool:
     """T13: somebody who knows says that it happened."""
-    return EVIDENCE.run(using, scope=scope, id=record, **reply_values(reply)) == 1
+    return EVIDENCE.apply(ref, **reply_values(reply))
 
 
-def denial(scope: str, record: UUID, using: str) -> bool:
+def denial(ref: Ref) -> bool:
     """T13'': a webhook says that it did not happen; the reconciler asks at once, under its own rules."""
-    return DENIAL.run(using, scope=scope, id=record) == 1
+    return DENIAL.apply(ref)
 
 
-def dismiss(scope: str, record: UUID, using: str) -> bool:
+def dismiss(ref: Ref) -> bool:
     """T14: an operator vouches that it did not happen."""
-    return DISMISS.run(using, scope=scope, id=record) == 1
+    return DISMISS.apply(ref)
 
 
-def try_again(scope: str, record: UUID, using: str) -> bool:
+def try_again(ref: Ref) -> bool:
     """T14': give the reconciler, or the resumer, all its tries once more."""
-    return TRY_AGAIN.run(using, scope=scope, id=record) == 1
+    return TRY_AGAIN.apply(ref)

@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from django_idempotency import Status
-from django_idempotency.core.decisions import record_id
+from django_idempotency.core.identity import record_id
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from tests.store.rows_in_states import SCOPE, a_row
 

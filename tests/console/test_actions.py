@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from django_idempotency import Status
 from django_idempotency.console.actions import ACTIONS, BY_NAME
+from django_idempotency.core.identity import Ref
 from django_idempotency.flow.registry import _RECONCILERS
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, reconciler, try_again
@@ -227,7 +228,7 @@ def test_an_action_that_is_none(operator: Client) -> None:
 def test_the_answer_of_a_landed_record_is_the_one_that_was_entered(operator: Client) -> None:
     found = ready("resolve-landed")
     confirm(operator, act("resolve-landed", found), status="201", content_type="application/json", body='{"id": 7}')
-    reply = records.find("scope", found, "default")
+    reply = records.find(Ref("scope", found, "default"))
     assert reply is not None
     assert reply.reply is not None
     assert (reply.reply.status, reply.reply.body) == (201, b'{"id": 7}')

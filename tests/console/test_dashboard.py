@@ -22,7 +22,7 @@ from django_idempotency import Status, maintenance
 from django_idempotency.console.dashboard import numbers
 from django_idempotency.console.dashboard.numbers import PERIODS, Figures, ask, figures, forget
 from django_idempotency.console.wording import number, span
-from django_idempotency.core.decisions import record_id
+from django_idempotency.core.identity import record_id
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
 from django_idempotency.store import counts
 from django_idempotency.store.dashboard import position

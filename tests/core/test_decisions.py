@@ -28,12 +28,11 @@ from django_idempotency.core.decisions import (
     Restart,
     TakeOver,
     decide,
-    derived_key,
-    record_id,
 )
 from django_idempotency.core.fingerprint import RequestParts, seal
+from django_idempotency.core.identity import derived_key, record_id
 from django_idempotency.core.policy import AfterExpiry, LostLease
-from django_idempotency.core.states import TRANSITIONS, Edge, Event, Guard
+from django_idempotency.core.transitions import TRANSITIONS, Edge, Event, Guard
 
 OURS = RequestParts("POST", "/pay", "", "application/json", b'{"amount": 1}')
 THEIRS = replace(OURS, body=b'{"amount": 2}')

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from django_idempotency import Status
-from django_idempotency.core.states import TRANSITIONS, Edge, Event, Guard
+from django_idempotency.core.transitions import TRANSITIONS, Edge, Event, Guard
 
 CHANGES = [each for each in TRANSITIONS if isinstance(each.target, Status)]
 

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.contrib.auth.models import User
 from django.db import transaction
-from django_idempotency.operations import Op
 
 from django_idempotency.core.progress import Progress
 from django_idempotency.flow import steps
 from django_idempotency.flow.attempt import Attempt
+from django_idempotency.operations import Op
 from django_idempotency.store import operations
 from testproject.payments.operations import book_ride, charge_ride, create_ride, queue_receipt, write_event
 from tests.counts.counting import Counts, counted
@@ -46,9 +46,7 @@ def attempt() -> Attempt:
 
 @pytest.fixture
 def op(attempt: Attempt) -> Op:
-    assert operations.begin(
-        attempt.call.scope, attempt.call.id, attempt.token, operations.Run("rides.create", "{}", "", 0), "default"
-    )
+    assert operations.begin(attempt.ref, attempt.token, operations.StoredOperation("rides.create", "{}", "", 0))
     return Op(attempt, Progress(), 0)
 
 
@@ -91,9 +89,9 @@ def test_an_effect(op: Op) -> None:
 def test_a_whole_ride_and_the_same_gone_by_again(attempt: Attempt) -> None:
     owner, origin, target, amount = a_ride()
     arguments = {"owner": owner, "origin": origin, "target": target, "amount": amount}
-    first = counted(lambda: steps.run(attempt, create_ride, arguments))
+    first = counted(lambda: steps.run_operation(attempt, create_ride, arguments))
     steps_own = 1 + 1 + 0 + 2
     assert first.numbers() == (1 + steps_own + 1 + 1 + 2 + 1, 3, 3, 0), str(first)
 
-    again = counted(lambda: steps.run(attempt, create_ride, arguments))
+    again = counted(lambda: steps.run_operation(attempt, create_ride, arguments))
     assert again.numbers() == (2, 0, 0, 0), str(again)

@@ -135,7 +135,7 @@ def test_a_lease_that_ran_out_is_doubt_at_the_next_request(caplog: pytest.LogCap
     assert isinstance(answer, InDoubt)
     assert status(call) is Status.UNKNOWN
     assert [each["record"] for each in lapsed] == [call.id]
-    assert "ran out" in caplog.text
+    assert "expired" in caplog.text
     assert call.key not in caplog.text
 
 

@@ -19,8 +19,8 @@ from tests.http.posting import Person
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 PACKAGE = "django_idempotency"
-MOST_FRAMES = 7
-MOST_MODULES = 24
+MOST_FRAMES = 4
+MOST_MODULES = 26
 
 above: list[list[str]] = []
 

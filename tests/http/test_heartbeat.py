@@ -65,7 +65,7 @@ def test_without_one_nothing_moves() -> None:
 def test_a_lost_lease_is_loud(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     attempt = claimed(heartbeat=timedelta(minutes=1))
     tried = beaten(monkeypatch, attempts.extend)
-    assert attempts.doubt(attempt.call.scope, attempt.call.id, attempt.token, "test", "default")
+    assert attempts.doubt(attempt.ref, attempt.token, "test")
     with caplog.at_level(logging.ERROR, "django_idempotency"), beating(attempt):
         assert tried.wait(60)
     assert "was lost while its handler is still running" in caplog.text
@@ -95,14 +95,14 @@ def test_a_beat_that_fails_is_loud_and_the_next_one_counts(
 def test_it_ends_when_the_policy_says_so(caplog: pytest.LogCaptureFixture) -> None:
     attempt = claimed(heartbeat=timedelta(seconds=1))
     with beating(attempt):
-        assert wait_until(lambda: "outlived its heartbeat" in caplog.text)
+        assert wait_until(lambda: "longer than its heartbeat" in caplog.text)
 
 
 def test_below_a_third_of_the_lease_it_never_renews(caplog: pytest.LogCaptureFixture) -> None:
     attempt = claimed(lease=timedelta(seconds=6), heartbeat=timedelta(seconds=1))
     before = IdempotencyKey.objects.get().locked_until
     with beating(attempt):
-        assert wait_until(lambda: "outlived its heartbeat" in caplog.text)
+        assert wait_until(lambda: "longer than its heartbeat" in caplog.text)
     assert IdempotencyKey.objects.get().locked_until == before
 
 

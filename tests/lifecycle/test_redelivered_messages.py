@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 from pytest_django.plugin import DjangoDbBlocker
 
-from django_idempotency.core.decisions import record_id
+from django_idempotency.core.identity import record_id
 from tests.lifecycle.celery_processes import Broker, CeleryProcess, worker
 from tests.lifecycle.served.operations import gate
 from tests.lifecycle.served.tasks import came

@@ -24,7 +24,7 @@ from django_idempotency.monitoring.durations import operations
 from django_idempotency.monitoring.findings import Clock, findings
 from django_idempotency.reconciliation import Landed, resolve
 from django_idempotency.store import attempts
-from django_idempotency.store.operations import Run
+from django_idempotency.store.operations import StoredOperation
 from tests.maintenance.records import CREATED, change, claimed, completed, doubtful
 
 pytestmark = pytest.mark.django_db
@@ -75,7 +75,7 @@ def test_inspect_shows_the_record_and_what_happened_to_it() -> None:
     assert (found["id"], found["status"], found["response_status"]) == (str(attempt.call.id), "completed", 201)
     assert [event["transition"] for event in found["events"]] == ["T5", "T13"]
     assert text[0] == f"id: {attempt.call.id}"
-    assert text[-1].endswith("landed T13 ops@example.com seen")
+    assert text[-1].endswith("confirmed T13 ops@example.com seen")
 
 
 def test_inspect_shows_contents_only_when_asked() -> None:
@@ -194,9 +194,7 @@ def test_runs_in_atomic_mode_have_no_duration() -> None:
 @pytest.mark.parametrize("age", [590, 620])
 def test_doctor_notices_work_that_no_worker_begins(age: int) -> None:
     attempt = claimed()
-    assert attempts.defer(
-        attempt.call.scope, attempt.call.id, attempt.token, Run("tests.health", "{}", "{}", 0), 60, "default"
-    )
+    assert attempts.defer(attempt.ref, attempt.token, StoredOperation("tests.health", "{}", "{}", 0), 60)
     IdempotencyKey.objects.update(last_run_at=F("created_at") - timedelta(seconds=age))
     assert ("no worker has begun it" in found()) is (age > 600)
 

@@ -23,6 +23,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from django_idempotency import maintenance, signals
+from django_idempotency.core.identity import Ref
 from django_idempotency.flow import registry
 from django_idempotency.flow.reconcile import LONGEST_WAIT_SECONDS
 from django_idempotency.maintenance import Bounds
@@ -139,8 +140,8 @@ def test_a_database_that_is_gone_ends_the_run_and_the_run_says_so(monkeypatch: p
         change(claimed(), locked_until=F("created_at"))
     tried: list[UUID] = []
 
-    def lapse(scope: str, record: UUID, using: str) -> bool:
-        tried.append(record)
+    def lapse(ref: Ref) -> bool:
+        tried.append(ref.id)
         raise OperationalError("the server closed the connection")
 
     monkeypatch.setattr(maintenance, "lapse", lapse)
@@ -155,7 +156,7 @@ def test_a_database_that_is_gone_ends_the_run_and_the_run_says_so(monkeypatch: p
 def test_a_row_that_another_run_holds_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     change(claimed(), locked_until=F("created_at"))
 
-    def lapse(scope: str, record: UUID, using: str) -> bool:
+    def lapse(ref: Ref) -> bool:
         raise OperationalError(1213, "Deadlock found when trying to get lock; try restarting transaction")
 
     monkeypatch.setattr(maintenance, "lapse", lapse)
@@ -221,7 +222,7 @@ def test_evidence_about_a_failed_record_is_loud_and_changes_nothing(
     events = list(IdempotencyEvent.objects.values_list("transition", "kind", "actor"))
     errors = [entry for entry in caplog.records if entry.levelname == "ERROR"]
     loud = status == "failed"
-    assert events == ([("T13e", "evidence after the end", "gateway")] if loud else [])
+    assert events == ([("T13e", "confirmed too late", "gateway")] if loud else [])
     assert len(errors) == (1 if loud else 0)
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from django_idempotency.core.decisions import record_id
+from django_idempotency.core.identity import record_id
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.once import Claim
 from testproject.payments.models import LedgerEntry

@@ -13,6 +13,7 @@ from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.finish import finish
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.operations import Op, operation
+from django_idempotency.store import operations
 from testproject.payments.models import LedgerEntry
 
 
@@ -89,9 +90,16 @@ def claimed(key: str) -> Attempt:
 
 
 def run(attempt: Attempt, function: Any, **arguments: Any) -> Reply:
-    reply = steps.run(attempt, function, arguments)
+    reply = steps.run_operation(attempt, function, arguments)
     return finish(attempt, lambda: (reply, reply))
 
 
 def lease_over() -> None:
     IdempotencyKey.objects.filter(status="in_progress").update(locked_until=F("created_at") - timedelta(seconds=1))
+
+
+def resume(attempt: Attempt) -> Reply:
+    """Continue what the record holds."""
+    stored = operations.read(attempt.ref)
+    assert stored is not None
+    return steps.resume_operation(attempt, stored)

@@ -476,7 +476,7 @@ def test_what_it_costs() -> None:
         perform(attempt.call.id)
     assert len(ours(deferring)) == 1
     steps = 2 * len(STEPS)  # each its marker, and how far it is
-    assert len(ours(performing)) == 1 + 1 + 1 + steps + 1, "read, pick up, read the work, the steps, complete"
+    assert len(ours(performing)) == 1 + 1 + steps + 1, "read, pick up, the steps, complete"
 
 
 @pytest.mark.parametrize(("extent", "said"), [((3, 10), (3, 10)), (None, None)])

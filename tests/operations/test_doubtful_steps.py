@@ -176,7 +176,7 @@ def test_two_that_ask_at_once_settle_it_once(world: World, answering: Callable[[
 
     def ask(record: IdempotencyKey, key: str) -> Verdict:
         answering(told(world))
-        assert reconcile.reconcile_one(record.scope, record.id, "default") is Outcome.RESUMABLE
+        assert reconcile.reconcile_one(record.id, "default") is Outcome.RESUMABLE
         return slower
 
     for slower in (StepLanded("something else"), NotLanded(), Inconclusive(), Landed(json_reply(200, {}))):
@@ -430,7 +430,7 @@ def test_a_call_that_was_proven_not_executed_is_made_again_and_nothing_before_it
     attempt = claimed(key)
     calls[0] = unreachable
     with pytest.raises(exceptions.NotExecuted) as caught:
-        steps.run(attempt, proving, {})
+        steps.run_operation(attempt, proving, {})
     fail(attempt, caught.value)
     assert IdempotencyKey.objects.get().status == "unknown"
 
@@ -452,7 +452,7 @@ def test_a_first_call_that_was_proven_not_executed_frees_the_key(world: World) -
     attempt = claimed(key)
     calls[0] = unreachable
     with pytest.raises(exceptions.NotExecuted) as caught:
-        steps.run(attempt, first, {})
+        steps.run_operation(attempt, first, {})
     assert fail(attempt, caught.value)
     record = IdempotencyKey.objects.get()
     assert (record.status, record.steps_done, record.on_lost_lease) == ("failed_retryable", 0, "resume")
@@ -483,7 +483,7 @@ def test_that_one_call_was_not_executed_says_nothing_about_the_call_before_it(wo
     attempt = claimed(key)
     calls[0] = unheard
     with pytest.raises(TimeoutError) as caught:
-        steps.run(attempt, declining, {})
+        steps.run_operation(attempt, declining, {})
     fail(attempt, caught.value)
 
     calls[0] = unreachable

@@ -11,14 +11,13 @@ from django_idempotency import Reply, json_reply
 from django_idempotency.core.progress import Progress
 from django_idempotency.decorators import IdempotentRequest, idempotent
 from django_idempotency.exceptions import ChangedDefinition, Misplaced, NotExecuted, StepInDoubt
-from django_idempotency.flow import steps
 from django_idempotency.flow.finish import fail
 from django_idempotency.http.context import NONE
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.operations import Op, operation
 from django_idempotency.store import operations
 from testproject.payments.models import LedgerEntry
-from tests.operations.rides import WORLD, Killed, World, book, claimed, lease_over, ride, run
+from tests.operations.rides import WORLD, Killed, World, book, claimed, lease_over, resume, ride, run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -119,11 +118,11 @@ def test_an_operation_that_leaves_a_step_out_was_changed() -> None:
 
     attempt = claimed(str(uuid4()))
     done = Progress().done("booked", "booked").done("of another release", None)
-    begun = operations.Run(name, "{}", done.dump(), 0)
-    assert operations.begin(attempt.call.scope, attempt.call.id, attempt.token, begun, "default")
+    begun = operations.StoredOperation(name, "{}", done.dump(), 0)
+    assert operations.begin(attempt.ref, attempt.token, begun)
 
     with pytest.raises(ChangedDefinition, match="'of another release'"):
-        steps.resume(attempt)
+        resume(attempt)
     assert not LedgerEntry.objects.exists()
 
 

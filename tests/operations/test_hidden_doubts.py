@@ -14,7 +14,7 @@ from django_idempotency.decorators import IdempotentRequest, idempotent
 from django_idempotency.exceptions import NotExecuted, StepInDoubt
 from django_idempotency.flow import steps
 from django_idempotency.flow.finish import fail
-from django_idempotency.flow.steps import InDoubt
+from django_idempotency.flow.steps import WhenInDoubt
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.operations import Op, enqueue, operation, perform
 from django_idempotency.reconciliation import Outcome, StepLanded, resolve
@@ -46,7 +46,7 @@ def charge(key: str) -> str:
 
 
 @operation("tests.hiding")
-def hiding(op: Op, *, then: str, in_doubt: InDoubt) -> Reply:
+def hiding(op: Op, *, then: str, in_doubt: WhenInDoubt) -> Reply:
     try:
         charged = op.effect("charged", charge, in_doubt=in_doubt)
     except TimeoutError:
@@ -93,7 +93,7 @@ def test_the_step_is_still_in_doubt_and_nothing_came_after_it(
 
 def test_the_error_says_what_to_do(world: World) -> None:
     with pytest.raises(StepInDoubt, match=r"'charged' happened, so the step 'noted' does not begin\. Let .* leave"):
-        steps.run(claimed(str(uuid4())), hiding, {"then": "a local step", "in_doubt": "repeat"})
+        steps.run_operation(claimed(str(uuid4())), hiding, {"then": "a local step", "in_doubt": "repeat"})
 
 
 def answer(request: IdempotentRequest) -> HttpResponse:
@@ -118,7 +118,7 @@ def never_answers(key: str) -> None:
 
 
 @operation("tests.unheard")
-def unheard(op: Op, *, in_doubt: InDoubt) -> Reply:
+def unheard(op: Op, *, in_doubt: WhenInDoubt) -> Reply:
     return json_reply(201, op.effect("charged", never_answers, in_doubt=in_doubt))
 
 

@@ -19,7 +19,7 @@ from django_idempotency.operations import Op, operation
 from django_idempotency.store import operations
 from testproject.payments.models import LedgerEntry, Receipt
 from tests.flow.flows import heard
-from tests.operations.rides import POINTS, Killed, World, a_call, book, cautious, claimed, lease_over, ride, run
+from tests.operations.rides import POINTS, Killed, World, a_call, book, cautious, claimed, lease_over, resume, ride, run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -74,13 +74,7 @@ def test_a_step_costs_at_most_two_statements_of_its_own(world: World) -> None:
 def test_an_attempt_that_was_taken_over_does_nothing_more(world: World) -> None:
     key = str(uuid4())
     slow = claimed(key)
-    operations.begin(
-        slow.call.scope,
-        slow.call.id,
-        slow.token,
-        operations.Run("tests.ride", "{}", Progress().dump(), 0),
-        "default",
-    )
+    operations.begin(slow.ref, slow.token, operations.StoredOperation("tests.ride", "{}", Progress().dump(), 0))
     op = Op(slow, Progress(), 0)
     lease_over()
     claimed(key)
@@ -114,18 +108,16 @@ def test_a_step_that_comes_twice_is_refused() -> None:
         return json_reply(201, {})
 
     with pytest.raises(ChangedDefinition, match="twice"):
-        steps.run(attempt, twice, {})
+        steps.run_operation(attempt, twice, {})
 
 
 def test_older_code_does_not_go_on_with_what_newer_code_began() -> None:
     key = str(uuid4())
     attempt = claimed(key)
     newer = Progress(version=2).dump()
-    operations.begin(
-        attempt.call.scope, attempt.call.id, attempt.token, operations.Run("tests.ride", "{}", newer, 0), "default"
-    )
+    operations.begin(attempt.ref, attempt.token, operations.StoredOperation("tests.ride", "{}", newer, 0))
     with pytest.raises(ChangedDefinition, match="version 2"):
-        steps.resume(attempt)
+        resume(attempt)
 
 
 def test_a_phase_that_fails_at_its_commit_was_not_done(world: World, vendor: str) -> None:
@@ -158,7 +150,7 @@ def test_who_takes_a_record_over_says_that_its_lease_ran_out(world: World, caplo
     claimed(key)
     lease_over()
     claimed(key)
-    assert f"The lease of idempotency record {a_call(key).id} ran out" in caplog.text
+    assert f"The lease of idempotency record {a_call(key).id} expired" in caplog.text
 
 
 @pytest.mark.parametrize(("name", "version"), [("tests.of_another_release", 1), ("tests.ride", 2)])
@@ -166,8 +158,8 @@ def test_a_retry_that_meets_older_code_takes_nothing_over(name: str, version: in
     """Each try would cost the operation one of its attempts, while newer code could end it."""
     key = str(uuid4())
     attempt = claimed(key)
-    newer = operations.Run(name, "{}", Progress(version).dump(), 0)
-    assert operations.begin(attempt.call.scope, attempt.call.id, attempt.token, newer, "default")
+    newer = operations.StoredOperation(name, "{}", Progress(version).dump(), 0)
+    assert operations.begin(attempt.ref, attempt.token, newer)
     lease_over()
     assert isinstance(claim.begin(a_call(key)), InDoubt)
     assert IdempotencyKey.objects.get().attempts == 1
@@ -180,10 +172,10 @@ def test_what_newer_code_did_a_step_of_is_newer_work(world: World) -> None:
         raise TimeoutError
 
     attempt = claimed(str(uuid4()))
-    begun = operations.Run(registry.operation_of(newer).name, "{}", Progress(1).dump(), 0)
-    assert operations.begin(attempt.call.scope, attempt.call.id, attempt.token, begun, "default")
+    begun = operations.StoredOperation(registry.operation_of(newer).name, "{}", Progress(1).dump(), 0)
+    assert operations.begin(attempt.ref, attempt.token, begun)
     with pytest.raises(TimeoutError):
-        steps.resume(attempt)
+        resume(attempt)
     assert Progress.load(IdempotencyKey.objects.get().progress).version == 3
 
 
@@ -204,7 +196,7 @@ def test_a_time_that_no_attempt_could_have_is_refused_where_it_is_written(longes
 
 def test_what_is_not_registered_is_named() -> None:
     with pytest.raises(UnknownOperation, match="decorate it"):
-        steps.run(claimed(str(uuid4())), partial(book, "x"), {})  # type: ignore[arg-type]
+        steps.run_operation(claimed(str(uuid4())), partial(book, "x"), {})  # type: ignore[arg-type]
     with pytest.raises(UnknownOperation, match=r"tests\.ride"):
         registry.get_operation("tests.nothing")
     with pytest.raises(ValueError, match="already"):

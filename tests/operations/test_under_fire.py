@@ -9,12 +9,12 @@ from uuid import uuid4
 import pytest
 from django.db import connection
 from django.db.models import F
-from django_idempotency.operations import perform
 
 from django_idempotency import maintenance
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.deferred import defer
 from django_idempotency.models import IdempotencyKey
+from django_idempotency.operations import perform
 from testproject.payments.models import LedgerEntry
 from tests.flow.test_every_statement_fails import KINDS, Fault
 from tests.operations.exports import MESSAGES, STEPS, export, note

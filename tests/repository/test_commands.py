@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 
@@ -15,6 +18,7 @@ import psycopg
 import pytest
 
 from testproject.servers import ROOT
+from tests import servers
 from tests.processes import wait_until
 
 
@@ -109,3 +113,39 @@ def is_served(url: str) -> bool:
         return bool(exchange("GET", url))
     except NotConnected:
         return False
+
+
+def test_the_servers_of_the_tests_are_found_and_stay_until_input_closes() -> None:
+    url = "postgresql://somewhere/else"
+    environment = os.environ | {"DATABASE_URL": url, "REDIS_URL": "redis://somewhere", "AMQP_URL": "amqp://somewhere"}
+    command = [sys.executable, "-m", "tests.servers", "sqlite", "postgresql"]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        found = json.loads(process.stdout.readline())
+        assert process.poll() is None
+    assert process.returncode == 0
+    assert found == {
+        "databases": {"sqlite": "sqlite:///var/test.sqlite3", "postgresql": url},
+        "brokers": {"REDIS_URL": "redis://somewhere", "AMQP_URL": "amqp://somewhere"},
+        "missing": [],
+    }
+
+
+@pytest.mark.parametrize("greeting", [b"", b"HTTP/1.1 400 Bad Request"], ids=["nothing", "another kind of server"])
+def test_a_server_that_is_not_of_the_kind_is_not_used(greeting: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor() as pool:
+        port = listening.getsockname()[1]
+        _url, hello, reply = servers.BROKERS["REDIS_URL"]
+        monkeypatch.setitem(servers.BROKERS, "REDIS_URL", (f"redis://127.0.0.1:{port}/0", hello, reply))
+        monkeypatch.delenv("REDIS_URL", raising=False)
+
+        def serve() -> None:
+            connection, _address = listening.accept()
+            with connection:
+                connection.sendall(greeting)
+
+        pool.submit(serve)
+        assert servers.find_broker("REDIS_URL") is None
+    assert servers.can_create_databases(f"postgresql://nobody@127.0.0.1:{port}/none") is False

@@ -32,7 +32,7 @@ def python_without_ensurepip(tmp_path: Path) -> Path:
 def test_a_python_without_ensurepip_is_told_what_to_install(
     python_without_ensurepip: Path, tmp_path: Path, arguments: list[str], group: str
 ) -> None:
-    for name in ("dev.py", "pyproject.toml"):
+    for name in ("dev.py", "pyproject.toml", "requirements.lock"):
         shutil.copy2(Path(ROOT, name), tmp_path)
     command = [str(python_without_ensurepip), "dev.py", "demo", *arguments]
     outcome = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -67,7 +67,7 @@ def offered() -> dict[str, set[str]]:
     package = Path(django_idempotency.__file__).parent
     names = [
         "",
-        ".core.states",
+        ".core.transitions",
         *(f".{path.stem}" for path in package.glob("*.py") if path.stem not in ("__init__", "urls")),
     ]
     modules = [import_module(f"django_idempotency{name}") for name in names]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from django_idempotency import Status
-from django_idempotency.core.decisions import record_id
+from django_idempotency.core.identity import record_id
 from django_idempotency.models import IdempotencyKey
 from tests.store.actors import Actor, actors
 from tests.store.oracle import Facts, Verb, differences

@@ -14,7 +14,7 @@ from django.utils import timezone
 from django_idempotency import Status
 from django_idempotency.core.decisions import Call
 from django_idempotency.core.policy import Expiry, LostLease
-from django_idempotency.core.states import TRANSITIONS, Edge, Event, Guard, Transition
+from django_idempotency.core.transitions import TRANSITIONS, Edge, Event, Guard, Transition
 from django_idempotency.store.dialects import Statement
 from tests.store.rows_in_states import AUDIT, Row, a_call
 

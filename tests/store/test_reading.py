@@ -10,7 +10,8 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from django_idempotency import Reply, Status
-from django_idempotency.core.decisions import derived_key
+from django_idempotency.core.audit import Kind
+from django_idempotency.core.identity import Ref, derived_key
 from django_idempotency.core.policy import LostLease
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
@@ -32,7 +33,7 @@ def test_a_record_is_read_with_the_time_it_has_left() -> None:
         tainted=True,
         on_lost_lease="resume",
     )
-    found = records.find(SCOPE, record, ON)
+    found = records.find(Ref(SCOPE, record, ON))
     assert found is not None
     assert found.lease_left == pytest.approx(FUTURE.total_seconds(), abs=30)
     assert found.grace_left == pytest.approx(2 * FUTURE.total_seconds(), abs=30)
@@ -46,7 +47,7 @@ def test_a_record_is_read_with_the_time_it_has_left() -> None:
 @pytest.mark.parametrize(("moved", "over"), [(timedelta(seconds=-1), True), (timedelta(seconds=30), False)])
 def test_times_are_compared_with_the_databases_clock(moved: timedelta, over: bool) -> None:
     record = put(Status.IN_PROGRESS, locked_until=timezone.now() + moved)
-    found = records.find(SCOPE, record, ON)
+    found = records.find(Ref(SCOPE, record, ON))
     assert found is not None
     assert found.lease_over is over
 
@@ -65,8 +66,8 @@ def test_times_are_compared_with_the_databases_clock(moved: timedelta, over: boo
 def test_an_answer_comes_back_byte_for_byte(reply: Reply) -> None:
     call, token = a_call(), uuid4()
     claims.claim(call, token, ON)
-    assert attempts.complete(SCOPE, call.id, token, reply, True, ON)
-    found = records.find(SCOPE, call.id, ON)
+    assert attempts.complete(Ref(SCOPE, call.id, ON), token, reply, success=True)
+    found = records.find(Ref(SCOPE, call.id, ON))
     assert found is not None
     assert found.reply == reply
 
@@ -75,7 +76,7 @@ def test_an_answer_comes_back_byte_for_byte(reply: Reply) -> None:
 @pytest.mark.parametrize("headers", ["", "no JSON", '{"a": 1}'])
 def test_an_answer_that_cannot_be_read_is_withheld(headers: str) -> None:
     record = put(Status.COMPLETED, response_headers=headers)
-    found = records.find(SCOPE, record, ON)
+    found = records.find(Ref(SCOPE, record, ON))
     assert found is not None
     assert found.reply == Reply(200, (), None)
 
@@ -83,15 +84,15 @@ def test_an_answer_that_cannot_be_read_is_withheld(headers: str) -> None:
 @pytest.mark.django_db
 def test_what_is_not_there_is_none() -> None:
     call = a_call()
-    assert records.find(SCOPE, call.id, ON) is None
+    assert records.find(Ref(SCOPE, call.id, ON)) is None
     assert records.find_by_key(SCOPE, "key", ON) is None
-    assert operations.read(SCOPE, call.id, ON) is None
+    assert operations.read(Ref(SCOPE, call.id, ON)) is None
 
 
 @pytest.mark.django_db
 def test_where_a_run_stands() -> None:
     record = put(Status.IN_PROGRESS, run_name="export", arguments="[1]", progress="[2]", steps_done=3)
-    assert operations.read(SCOPE, record, ON) == operations.Run("export", "[1]", "[2]", 3)
+    assert operations.read(Ref(SCOPE, record, ON)) == operations.StoredOperation("export", "[1]", "[2]", 3)
 
 
 # Atomic mode's look
@@ -104,7 +105,7 @@ def test_a_look_finds_the_record_or_nothing() -> None:
     put(Status.DEAD_LETTER, grace_until=None)
     mine, found = claims.look(call, ON)
     assert mine
-    assert found == records.find(SCOPE, call.id, ON)
+    assert found == records.find(Ref(SCOPE, call.id, ON))
 
 
 @pytest.mark.django_db(transaction=True)
@@ -156,16 +157,16 @@ def test_text_about_the_request_is_cut_to_its_column() -> None:
 @pytest.mark.django_db
 def test_an_event_is_appended_by_the_databases_clock() -> None:
     record = uuid4()
-    events.note(record, "resolved", "T14", ON, actor="a" * 300, reason="asked the bank")
+    events.write(Ref(SCOPE, record, ON), Kind.DISMISSED, actor="a" * 300, reason="asked the bank")
     event = IdempotencyEvent.objects.get()
-    assert (event.record_id, event.kind, event.transition) == (record, "resolved", "T14")
+    assert (event.record_id, event.kind, event.transition) == (record, "dismissed", "T14")
     assert (event.actor, event.reason) == ("a" * 255, "asked the bank")
     assert abs(event.at - timezone.now()) < timedelta(seconds=30)
 
 
 @pytest.mark.django_db
 def test_a_reason_that_no_database_would_take_is_stored_without_what_it_refuses() -> None:
-    events.note(uuid4(), "dead letter", "T12", ON, actor="gate\0way", reason="no \0such \ud800charge")
+    events.write(Ref(SCOPE, uuid4(), ON), Kind.DEAD_LETTER, actor="gate\0way", reason="no \0such \ud800charge")
     event = IdempotencyEvent.objects.get()
     assert (event.actor, event.reason) == ("gateway", "no such ?charge")
 
@@ -188,7 +189,7 @@ def test_the_clock_is_in_utc_whatever_the_session_says() -> None:
         zone = {"postgresql": "SET LOCAL TIME ZONE 'Asia/Tokyo'", "mysql": "SET time_zone = '+09:00'"}
         cursor.execute(zone[connection.vendor])
         try:
-            found = records.find(SCOPE, record, ON)
+            found = records.find(Ref(SCOPE, record, ON))
             assert IdempotencyKey.objects.overdue().count() == 1
             assert IdempotencyKey.objects.running().count() == 0
         finally:

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from django_idempotency import Status
-from django_idempotency.core.states import TRANSITIONS, Edge, Transition
+from django_idempotency.core.transitions import TRANSITIONS, Edge, Transition
 from tests.store.machine import run_machine
 from tests.store.oracle import Facts, Verb, applies
 from tests.store.rows_in_states import columns_for, snapshot

@@ -4,10 +4,11 @@ from typing import Final
 from uuid import UUID
 
 from django_idempotency import Status
-from django_idempotency.core.decisions import Call, Record
+from django_idempotency.core.decisions import Call
+from django_idempotency.core.identity import Ref
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.replies import dump_headers
-from django_idempotency.core.states import Event
+from django_idempotency.core.transitions import Event
 from django_idempotency.store import attempts, claims, duties, operations, verdicts
 from tests.store.oracle import Facts, Verb, later
 from tests.store.rows_in_states import GRACE, LEASE, REPLY, SCOPE, Row
@@ -15,6 +16,10 @@ from tests.store.rows_in_states import GRACE, LEASE, REPLY, SCOPE, Row
 ON = "default"
 PICK_UP, WAIT = 120, 90.5
 WORK: Final[Row] = {"deferred": True, "run_name": "export", "arguments": "[1]", "progress": "[]"}
+
+
+def at(record: UUID) -> Ref:
+    return Ref(SCOPE, record, ON)
 
 
 def _identity(call: Call, facts: Facts) -> Row:
@@ -135,15 +140,18 @@ def _claim(record: UUID, facts: Facts) -> bool:
 
 
 def _take_over(record: UUID, facts: Facts) -> bool:
-    read = Record(record, SCOPE, facts.key, Status.UNKNOWN, "", token=facts.read_token)
-    return claims.take_over(read, facts.new_token, LEASE, GRACE, ON)
+    return claims.take_over(at(record), facts.read_token, facts.new_token, LEASE, GRACE)
 
 
-RUN = operations.Run("export", "[1]", "[]", 0)
+RUN = operations.StoredOperation("export", "[1]", "[]", 0)
 
 
-def _go_on(facts: Facts) -> operations.GoOn:
-    return operations.GoOn("charged", facts.new_token, "[9]", "charged", facts.steps_done)
+def _mark(facts: Facts) -> operations.Mark:
+    return operations.Mark(facts.steps_done, facts.steps_done + 1, "[8]", "mailed", LostLease.UNKNOWN)
+
+
+def _go_on(facts: Facts) -> operations.Continuation:
+    return operations.Continuation("charged", facts.new_token, "[9]", "charged", facts.steps_done)
 
 
 def _going_on(row: Row, facts: Facts) -> Row:
@@ -190,80 +198,70 @@ ALL: Final = (
         "complete",
         attempts.COMPLETE,
         Event.ANSWERED,
-        lambda record, facts: attempts.complete(SCOPE, record, facts.read_token, REPLY, facts.success, ON),
+        lambda record, facts: attempts.complete(at(record), facts.read_token, REPLY, success=facts.success),
         lambda row, facts: {**_answered(row, facts), "last_error_code": ""},
     ),
     Verb(
         "release",
         attempts.RELEASE,
         Event.NOT_EXECUTED,
-        lambda record, facts: attempts.release(SCOPE, record, facts.read_token, "Oops", ON),
+        lambda record, facts: attempts.release(at(record), facts.read_token, "Oops"),
         _released,
     ),
     Verb(
         "give_back",
         attempts.GIVE_BACK,
         Event.NOT_EXECUTED,
-        lambda record, facts: attempts.give_back(SCOPE, record, facts.read_token, "Oops", ON),
+        lambda record, facts: attempts.give_back(at(record), facts.read_token, "Oops"),
         lambda row, facts: {**_released(row, facts), "fingerprint": "", "attempts": 0},
     ),
     Verb(
         "doubt",
         attempts.DOUBT,
         Event.IN_DOUBT,
-        lambda record, facts: attempts.doubt(SCOPE, record, facts.read_token, "Oops", ON),
+        lambda record, facts: attempts.doubt(at(record), facts.read_token, "Oops"),
         lambda row, facts: _doubted("Oops"),
     ),
     Verb(
         "extend",
         attempts.EXTEND,
         Event.EXTEND,
-        lambda record, facts: attempts.extend(SCOPE, record, facts.read_token, 2 * LEASE, GRACE, ON),
+        lambda record, facts: attempts.extend(at(record), facts.read_token, 2 * LEASE, GRACE),
         lambda row, facts: {"locked_until": later(2 * LEASE), "grace_until": later(2 * LEASE + GRACE)},
     ),
     Verb(
         "defer",
         attempts.DEFER,
         Event.DEFER,
-        lambda record, facts: attempts.defer(SCOPE, record, facts.read_token, RUN, PICK_UP, ON),
+        lambda record, facts: attempts.defer(at(record), facts.read_token, RUN, PICK_UP),
         _deferred,
     ),
     Verb(
         "pick_up",
         attempts.PICK_UP,
         Event.PICK_UP,
-        lambda record, facts: attempts.pick_up(SCOPE, record, facts.new_token, ON),
+        lambda record, facts: attempts.pick_up(at(record), facts.read_token, facts.new_token),
         _picked_up,
     ),
     Verb(
         "requeue",
         attempts.REQUEUE,
         Event.NOT_EXECUTED,
-        lambda record, facts: attempts.requeue(SCOPE, record, facts.read_token, "Oops", facts.cap, PICK_UP, ON),
+        lambda record, facts: attempts.requeue(at(record), facts.read_token, "Oops", facts.cap, PICK_UP),
         _requeued,
     ),
     Verb(
         "begin_run",
         operations.BEGIN,
         Event.BEGIN,
-        lambda record, facts: operations.begin(SCOPE, record, facts.read_token, RUN, ON),
+        lambda record, facts: operations.begin(at(record), facts.read_token, RUN),
         lambda row, facts: {"run_name": "export", "arguments": "[1]", "progress": "[]", "on_lost_lease": "resume"},
     ),
     Verb(
         "mark",
         operations.MARK,
         Event.STEP,
-        lambda record, facts: operations.mark(
-            SCOPE,
-            record,
-            facts.read_token,
-            facts.steps_done,
-            facts.steps_done + 1,
-            "[8]",
-            "mailed",
-            LostLease.UNKNOWN,
-            ON,
-        ),
+        lambda record, facts: operations.mark(at(record), facts.read_token, _mark(facts)),
         lambda row, facts: {
             "progress": "[8]",
             "recovery_point": "mailed",
@@ -275,7 +273,7 @@ ALL: Final = (
         "report",
         operations.REPORT,
         Event.REPORT,
-        lambda record, facts: operations.report(SCOPE, record, facts.read_token, facts.steps_done, "[8]", ON),
+        lambda record, facts: operations.report(at(record), facts.read_token, facts.steps_done, "[8]"),
         lambda row, facts: {"progress": "[8]"},
     ),
     # Reconcilers, webhooks and operators
@@ -283,14 +281,14 @@ ALL: Final = (
         "landed",
         verdicts.LANDED,
         Event.LANDED,
-        lambda record, facts: verdicts.landed(SCOPE, record, facts.read_token, REPLY, ON),
+        lambda record, facts: verdicts.landed(at(record), facts.read_token, REPLY),
         _answered,
     ),
     Verb(
         "not_executed",
         verdicts.NOT_EXECUTED,
         Event.NOT_LANDED,
-        lambda record, facts: verdicts.not_executed(SCOPE, record, facts.read_token, ON),
+        lambda record, facts: verdicts.not_executed(at(record), facts.read_token),
         _disproved,
         target=Status.FAILED_RETRYABLE,
     ),
@@ -298,7 +296,7 @@ ALL: Final = (
         "not_executed_deferred",
         verdicts.NOT_EXECUTED_DEFERRED,
         Event.NOT_LANDED,
-        lambda record, facts: verdicts.not_executed_deferred(SCOPE, record, facts.read_token, PICK_UP, ON),
+        lambda record, facts: verdicts.not_executed_deferred(at(record), facts.read_token, PICK_UP),
         lambda row, facts: {**_queued(row, facts), **_disproved(row, facts)},
         target=Status.PENDING,
     ),
@@ -306,49 +304,49 @@ ALL: Final = (
         "inconclusive",
         verdicts.INCONCLUSIVE,
         Event.INCONCLUSIVE,
-        lambda record, facts: verdicts.inconclusive(SCOPE, record, facts.read_token, WAIT, facts.cap, ON),
+        lambda record, facts: verdicts.inconclusive(at(record), facts.read_token, WAIT, facts.cap),
         lambda row, facts: {"reconcile_attempts": row["reconcile_attempts"] + 1, "reconcile_after": later(WAIT)},
     ),
     Verb(
         "give_up",
         verdicts.GIVE_UP,
         Event.INCONCLUSIVE,
-        lambda record, facts: verdicts.give_up(SCOPE, record, facts.read_token, facts.cap, ON),
+        lambda record, facts: verdicts.give_up(at(record), facts.read_token, facts.cap),
         lambda row, facts: {"reconcile_attempts": row["reconcile_attempts"] + 1, "reconcile_after": None},
     ),
     Verb(
         "postpone",
         verdicts.POSTPONE,
         Event.POSTPONE,
-        lambda record, facts: verdicts.postpone(SCOPE, record, facts.read_token, WAIT, ON),
+        lambda record, facts: verdicts.postpone(at(record), facts.read_token, WAIT),
         lambda row, facts: {"reconcile_after": later(WAIT)},
     ),
     Verb(
         "evidence",
         verdicts.EVIDENCE,
         Event.EVIDENCE,
-        lambda record, facts: verdicts.evidence(SCOPE, record, REPLY, ON),
+        lambda record, facts: verdicts.evidence(at(record), REPLY),
         _answered,
     ),
     Verb(
         "denial",
         verdicts.DENIAL,
         Event.DENIAL,
-        lambda record, facts: verdicts.denial(SCOPE, record, ON),
+        lambda record, facts: verdicts.denial(at(record)),
         lambda row, facts: {"reconcile_after": later(0)},
     ),
     Verb(
         "dismiss",
         verdicts.DISMISS,
         Event.DISMISS,
-        lambda record, facts: verdicts.dismiss(SCOPE, record, ON),
+        lambda record, facts: verdicts.dismiss(at(record)),
         lambda row, facts: {**_disproved(row, facts), "attempts": 0},
     ),
     Verb(
         "try_again",
         verdicts.TRY_AGAIN,
         Event.TRY_AGAIN,
-        lambda record, facts: verdicts.try_again(SCOPE, record, ON),
+        lambda record, facts: verdicts.try_again(at(record)),
         lambda row, facts: {"reconcile_attempts": 0, "attempts": 0, "reconcile_after": later(0)},
     ),
     # What is found out about one step
@@ -356,28 +354,28 @@ ALL: Final = (
         "step_landed",
         operations.LANDED,
         Event.STEP_LANDED,
-        lambda record, facts: operations.landed(SCOPE, record, facts.read_token, _go_on(facts), ON),
+        lambda record, facts: operations.landed(at(record), facts.read_token, _go_on(facts)),
         lambda row, facts: {**_going_on(row, facts), "attempts": 0},
     ),
     Verb(
         "step_not_executed",
         operations.NOT_EXECUTED,
         Event.STEP_NOT_LANDED,
-        lambda record, facts: operations.not_executed(SCOPE, record, facts.read_token, _go_on(facts), ON),
+        lambda record, facts: operations.not_executed(at(record), facts.read_token, _go_on(facts)),
         _going_on,
     ),
     Verb(
         "step_evidence",
         operations.EVIDENCE,
         Event.STEP_EVIDENCE,
-        lambda record, facts: operations.evidence(SCOPE, record, _go_on(facts), ON),
+        lambda record, facts: operations.evidence(at(record), _go_on(facts)),
         lambda row, facts: {**_going_on(row, facts), "attempts": 0},
     ),
     Verb(
         "step_dismiss",
         operations.DISMISS,
         Event.STEP_DISMISS,
-        lambda record, facts: operations.dismiss(SCOPE, record, _go_on(facts), ON),
+        lambda record, facts: operations.dismiss(at(record), _go_on(facts)),
         lambda row, facts: {**_going_on(row, facts), "attempts": 0},
     ),
     # Sweeper and reaper
@@ -385,21 +383,21 @@ ALL: Final = (
         "lapse",
         duties.LAPSE,
         Event.LAPSE,
-        lambda record, facts: duties.lapse(SCOPE, record, ON),
+        lambda record, facts: duties.lapse(at(record)),
         lambda row, facts: _doubted("lease_over"),
     ),
     Verb(
         "enqueued_again",
         duties.ENQUEUED_AGAIN,
         Event.ENQUEUE,
-        lambda record, facts: duties.enqueued_again(SCOPE, record, PICK_UP, ON),
+        lambda record, facts: duties.enqueued_again(at(record), PICK_UP),
         lambda row, facts: {"locked_until": later(PICK_UP)},
     ),
     Verb(
         "exhaust",
         duties.EXHAUST,
         Event.REQUEST,
-        lambda record, facts: duties.exhaust(SCOPE, record, facts.cap, REPLY, ON),
+        lambda record, facts: duties.exhaust(at(record), facts.cap, REPLY),
         lambda row, facts: {**_answered(row, facts), "last_error_code": "attempts_exhausted"},
         target=Status.FAILED,
     ),
@@ -407,21 +405,21 @@ ALL: Final = (
         "abandon",
         duties.ABANDON,
         Event.ABANDON,
-        lambda record, facts: duties.abandon(SCOPE, record, REPLY, ON),
+        lambda record, facts: duties.abandon(at(record), REPLY),
         lambda row, facts: {**_answered(row, facts), "last_error_code": "abandoned"},
     ),
     Verb(
         "expire",
         duties.EXPIRE,
         Event.EXPIRE,
-        lambda record, facts: duties.expire(SCOPE, record, ON),
+        lambda record, facts: duties.expire(at(record)),
         lambda row, facts: {"expires_at": later(row["audit_seconds"])},
     ),
     Verb(
         "expire_now",
         duties.EXPIRE_NOW,
         Event.EXPIRE_NOW,
-        lambda record, facts: duties.expire_now(SCOPE, record, ON),
+        lambda record, facts: duties.expire_now(at(record)),
         lambda row, facts: {"expires_at": later(row["audit_seconds"] or 0)},
     ),
     Verb(

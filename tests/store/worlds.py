@@ -5,8 +5,8 @@ from itertools import product
 from uuid import UUID, uuid4
 
 from django_idempotency import Status
-from django_idempotency.core.decisions import record_id
-from django_idempotency.core.states import Guard
+from django_idempotency.core.identity import record_id
+from django_idempotency.core.transitions import Guard
 from django_idempotency.models import IdempotencyKey
 from tests.store.oracle import Facts, Verb, differences
 from tests.store.rows_in_states import SCOPE, a_row, columns_for, put, snapshot

@@ -11,6 +11,28 @@ from django_idempotency import Status
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from testproject.stories import tell
 
+# How each story ends, and what the audit trail says of it.
+ENDINGS = {
+    "running": (Status.IN_PROGRESS, []),
+    "paid": (Status.COMPLETED, []),
+    "refused": (Status.FAILED_RETRYABLE, []),
+    "unanswered": (Status.UNKNOWN, ["T5"]),
+    "given-up": (Status.DEAD_LETTER, ["T5", "", "T12"]),
+    "webhook": (Status.COMPLETED, ["T5", "T13"]),
+    "by-hand": (Status.FAILED_RETRYABLE, ["T5", "T14"]),
+    "withdrawn": (Status.EXPIRED, ["T18"]),
+    "ride": (Status.UNKNOWN, ["T5"]),
+}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("story", ENDINGS)
+def test_each_story_ends_in_its_state_with_its_events(story: str) -> None:
+    tell()
+    row = IdempotencyKey.objects.get(key__startswith=f"story-{story}")
+    events = IdempotencyEvent.objects.filter(record_id=row.pk).order_by("id").values_list("transition", flat=True)
+    assert (row.status, list(events)) == ENDINGS[story]
+
 
 @pytest.mark.django_db
 def test_what_happened_to_a_story_happened_in_this_order() -> None:

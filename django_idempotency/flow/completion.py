@@ -1,0 +1,93 @@
+"""The transaction in which an attempt ends."""
+
+from enum import Enum
+from types import TracebackType
+from typing import Final
+
+from django.db import DataError, Error, IntegrityError, ProgrammingError, transaction
+
+from django_idempotency.exceptions import StoreUnavailable
+from django_idempotency.flow.attempt import Attempt
+from django_idempotency.signals import logger
+from django_idempotency.store import limits
+
+# The server itself refused, as a deferred constraint does at COMMIT: the transaction was rolled back for certain.
+_REFUSED: Final = (IntegrityError, DataError, ProgrammingError)
+
+
+class Uncertain(Exception):
+    """The store failed while the end of an attempt was being written; `result` is what would have been returned."""
+
+    def __init__(self, result: object) -> None:
+        self.result = result
+
+
+class Completion:
+    """The transaction that ends an attempt.
+
+    It has three states. WORKING: the project's code runs, without a time limit. STORING, from `store` to the end of
+    the COMMIT: the store has a time limit, and if it fails the outcome is uncertain. COMMITTED: the project's on_commit
+    hooks run, without a limit; if one fails, the stored response stands.
+    """
+
+    State = Enum("State", "WORKING STORING COMMITTED")
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+        self.state = self.State.WORKING
+        self.result: object = None
+        self._limit: limits.limited | None = None
+
+    def __enter__(self) -> "Completion":
+        using = self.attempt.using
+        in_test_case = limits.inside_test_case(using)  # whose transaction is never committed
+        self._transaction = transaction.atomic(using=using)
+        self._transaction.__enter__()
+        if not in_test_case:
+            transaction.on_commit(self._note_commit, using=using)
+        return self
+
+    def store(self, result: object) -> None:
+        """From here on, only the store is at work."""
+        self.result = result
+        self.state = self.State.STORING
+        limit = limits.limited(self.attempt.using, self.attempt.limit)
+        limit.__enter__()
+        self._limit = limit
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        failure = error
+        try:
+            self._transaction.__exit__(kind, error, traceback)
+        except Exception as raised:  # noqa: BLE001 - explained below
+            failure = raised
+        finally:
+            self._end_limit()
+        return isinstance(failure, Exception) and self._explain(failure, error)
+
+    def _explain(self, failure: Exception, error: BaseException | None) -> bool:
+        """Raise what a failure means, or say whether it may be forgotten."""
+        if self.state is self.State.COMMITTED:
+            logger.exception(
+                "An on_commit hook failed; the response of record %s is stored.", self.attempt.call.id, exc_info=failure
+            )
+            return True
+        uncertain = isinstance(failure, Error | StoreUnavailable) and not isinstance(failure, _REFUSED)
+        if self.state is self.State.STORING and uncertain:
+            raise Uncertain(self.result) from failure
+        if failure is not error:
+            raise failure
+        return False
+
+    def _note_commit(self) -> None:
+        self._end_limit()
+        if self.state is self.State.STORING:
+            self.state = self.State.COMMITTED
+            self.attempt.finished = True
+
+    def _end_limit(self) -> None:
+        limit, self._limit = self._limit, None
+        if limit is not None:
+            limit.__exit__(None, None, None)

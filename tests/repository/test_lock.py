@@ -1,0 +1,68 @@
+"""requirements.lock pins what pyproject.toml names, on every Python that it names."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[2]
+DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LOCK = (ROOT / "requirements.lock").read_text()
+PINS = [Requirement(line) for line in LOCK.splitlines() if not line.lstrip().startswith("#")]
+PYTHONS = re.findall(r"Python :: (3\.\d+)", " ".join(DECLARED["project"]["classifiers"]))
+NOT_PINNED_EVERYWHERE = {"beat"}  # an extra that `all` leaves out, because it does not allow every Django
+
+
+def declared() -> Iterator[Requirement]:
+    extras = DECLARED["project"]["optional-dependencies"]
+    groups = [*DECLARED["dependency-groups"].values(), DECLARED["project"]["dependencies"]]
+    groups += [extra for name, extra in extras.items() if name not in NOT_PINNED_EVERYWHERE | {"all"}]
+    return (Requirement(one) for group in groups for one in group if isinstance(one, str))
+
+
+def applies(requirement: Requirement, python: str) -> bool:
+    environment = {"python_version": python, "python_full_version": f"{python}.9", "sys_platform": "linux"}
+    return requirement.marker is None or requirement.marker.evaluate(environment)
+
+
+def test_the_lock_names_no_address_and_is_exact() -> None:
+    assert "://" not in LOCK
+    assert "@" not in LOCK
+    assert PINS
+    assert [str(pin) for pin in PINS if not re.fullmatch(r"==[\w.]+", str(pin.specifier)) or pin.extras] == []
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_every_requirement_has_one_pin_that_satisfies_it(python: str) -> None:
+    pins = {}
+    for pin in PINS:
+        if applies(pin, python):
+            assert pin.name not in pins
+            pins[pin.name] = str(pin.specifier).removeprefix("==")
+    for requirement in declared():
+        if applies(requirement, python):
+            assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)]), requirement
+
+
+def test_every_extra_is_pinned_on_some_python() -> None:
+    extras = DECLARED["project"]["optional-dependencies"]
+    names = {canonicalize_name(Requirement(one).name) for extra in extras.values() for one in extra}
+    assert names - {canonicalize_name(DECLARED["project"]["name"])} <= {pin.name for pin in PINS}
+
+
+def test_the_latest_django_that_a_python_allows_is_pinned() -> None:
+    """An older one is pinned if uv takes what a dependency allows on Python 3.11 for all versions of Python."""
+    pinned = {
+        str(pin.specifier): [python for python in PYTHONS if applies(pin, python)]
+        for pin in PINS
+        if pin.name == "django"
+    }
+    series = {specifier.removeprefix("==").rpartition(".")[0]: pythons for specifier, pythons in pinned.items()}
+    latest = re.findall(r"Django :: ([\d.]+)", " ".join(DECLARED["project"]["classifiers"]))[-1]
+    assert series == {"5.2": ["3.11"], latest: ["3.12", "3.13", "3.14"]}
