@@ -26,6 +26,7 @@ from django_idempotency.exceptions import Misplaced
 from django_idempotency.http.atomic_requests import opt_out_of_atomic_requests
 from django_idempotency.http.context import IdempotentRequest
 from django_idempotency.http.exchange import Exchange, gate, run_unprotected
+from django_idempotency.http.private_names import rest_class, view_of
 from django_idempotency.http.run import arun, run
 from django_idempotency.http.urlconf import POLICY_MARK, mark_policy
 
@@ -52,7 +53,7 @@ def exempt(view: F) -> F:
 
 def protect(arguments: Arguments, view: Any) -> Any:
     """Return the protected view."""
-    if hasattr(view, "cls"):
+    if rest_class(view) is not None:
         from django_idempotency.http.rest import protect_api_view
 
         return protect_api_view(view, arguments)
@@ -108,8 +109,8 @@ def _request(args: tuple[Any, ...]) -> tuple[Any, Any]:
     """Return the request, and the view instance if a method was decorated."""
     if args and isinstance(args[0], HttpRequest):
         return args[0], None
-    if args and hasattr(args[0], "parser_context"):  # a request of DRF, below @api_view
-        return args[0], args[0].parser_context["view"]
+    if args and view_of(args[0]) is not None:  # a request of Django REST framework, below @api_view
+        return args[0], view_of(args[0])
     if len(args) > 1:
         return args[1], args[0]
     raise Misplaced("@idempotent decorates views: functions that take a request, or methods of view classes.")

@@ -24,6 +24,7 @@ from django_idempotency.exceptions import InvalidKey, NoPrincipal, NotExecuted, 
 from django_idempotency.flow.claim import peek
 from django_idempotency.http.atomic_requests import check_for_rollback, open_atomic_requests
 from django_idempotency.http.context import NONE, attach, is_protected
+from django_idempotency.http.private_names import CSRF_META
 from django_idempotency.http.requests import call_from, key_lines, principal_of, rewind
 from django_idempotency.http.responses import (
     ProblemDetails,
@@ -193,9 +194,7 @@ def capture_response(
 
 def _holds_csrf_token(response: HttpResponseBase, request: HttpRequest) -> bool:
     """True if this is an HTML page and the reader's CSRF token was made for it. Django notes that in `META`."""
-    return "CSRF_COOKIE_NEEDS_UPDATE" in request.META and response.headers.get("Content-Type", "").startswith(
-        "text/html"
-    )
+    return CSRF_META in request.META and response.headers.get("Content-Type", "").startswith("text/html")
 
 
 def _is_no_store(response: HttpResponseBase) -> bool:

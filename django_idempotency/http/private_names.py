@@ -1,7 +1,7 @@
-"""Every undocumented name of Django and Django REST framework that the HTTP layer relies on.
+"""Every undocumented name of Django and Django REST framework that views and their checks rely on.
 
-Check this one list against each new release of either package. The helpers only use attributes, so neither an import
-of Django REST framework nor its installation is needed.
+Check this one list against each new release of either package: a name that is gone would not be noticed, as a failing
+import is. The helpers only use attributes, so Django REST framework need not be installed.
 """
 
 from collections.abc import Iterable
@@ -13,6 +13,9 @@ from django.http import HttpRequest
 
 # Django: `non_atomic_requests` and `BaseHandler.make_view_atomic` keep the aliases a view opted out of under this name.
 NON_ATOMIC_REQUESTS: Final = "_non_atomic_requests"
+
+# Django: `get_token` sets this entry of `request.META` when a page asks for a CSRF token.
+CSRF_META: Final = "CSRF_COOKIE_NEEDS_UPDATE"
 
 # Django REST framework: the Django request inside one of its own.
 DJANGO_REQUEST: Final = "_request"
@@ -60,6 +63,28 @@ def merge_parsed_form(rest_request: Any) -> None:
     if rest_request._files:
         rest_request._full_data = rest_request._data.copy()
         rest_request._full_data.update(rest_request._files)
+
+
+def rest_class(callback: Any) -> type | None:
+    """Return the class behind a callback of Django REST framework. `as_view` and `@api_view` set `cls`."""
+    found: type | None = getattr(callback, "cls", None)
+    return found
+
+
+def rest_arguments(callback: Any) -> dict[str, Any]:
+    """Return the arguments that `as_view` of Django REST framework was given. It sets `initkwargs`."""
+    found: dict[str, Any] = getattr(callback, "initkwargs", {})
+    return found
+
+
+def rest_actions(callback: Any) -> dict[str, str]:
+    """Map HTTP methods to the actions of a view set, if this is the callback of one. `as_view` sets `actions`."""
+    return getattr(callback, "actions", None) or {}
+
+
+def view_of(rest_request: Any) -> Any:
+    """Return the view that a request of Django REST framework was made for; None for any other object."""
+    return getattr(rest_request, "parser_context", {}).get("view")
 
 
 def is_made_by_api_view(cls: type) -> bool:

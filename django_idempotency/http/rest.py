@@ -10,7 +10,7 @@ from typing import Any
 from django_idempotency.conf import Arguments
 from django_idempotency.exceptions import Misplaced
 from django_idempotency.http.exchange import gate
-from django_idempotency.http.private_names import DJANGO_REQUEST, is_made_by_api_view
+from django_idempotency.http.private_names import DJANGO_REQUEST, is_made_by_api_view, rest_class
 from django_idempotency.http.run import run
 from django_idempotency.http.urlconf import POLICY_MARK
 from django_idempotency.rest_framework import IdempotentMixin, RestExchange
@@ -18,7 +18,7 @@ from django_idempotency.rest_framework import IdempotentMixin, RestExchange
 
 def protect_api_view(view: Any, arguments: Arguments) -> Any:
     """Protect a function decorated with `@api_view`. The class behind it is its own, so a subclass may replace it."""
-    cls = view.cls
+    cls: Any = rest_class(view)
     if not is_made_by_api_view(cls):
         raise Misplaced(
             f"@idempotent cannot protect {cls.__name__}.as_view(): write `class {cls.__name__}(IdempotentMixin, …)` "

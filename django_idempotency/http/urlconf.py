@@ -9,6 +9,7 @@ from typing import Any, Final
 from django.urls import ResolverMatch, get_resolver
 
 from django_idempotency.conf import Arguments, policy, urlconf
+from django_idempotency.http.private_names import rest_actions, rest_arguments, rest_class
 
 POLICY_MARK: Final = "_idempotency"  # on a decorated callable: the policy's arguments, or None if it is exempt
 _GUARD: Final = "_idempotency_guard"  # on the callable that `@idempotent` returned: itself
@@ -33,12 +34,12 @@ class Endpoint:
 
     @property
     def is_rest(self) -> bool:
-        return any(hasattr(layer, "cls") for layer in self.layers)
+        return any(rest_class(layer) is not None for layer in self.layers)
 
     @property
     def handlers(self) -> Mapping[str, str]:
         """Map HTTP methods, in lower case, to the names of the methods that answer them."""
-        actions = next((layer.actions for layer in self.layers if getattr(layer, "actions", None)), None)
+        actions = next(filter(None, map(rest_actions, self.layers)), None)
         if actions is not None:
             return dict(actions)
         names = getattr(self.view, "http_method_names", ())
@@ -46,7 +47,7 @@ class Endpoint:
 
     @property
     def is_view_set(self) -> bool:
-        return any(getattr(layer, "actions", None) for layer in self.layers)
+        return any(map(rest_actions, self.layers))
 
     @property
     def has_mixin(self) -> bool:
@@ -66,7 +67,7 @@ class Endpoint:
     def of_class(self) -> Arguments | None:
         """Return the policy that the mixin holds for its class, or for this route alone."""
         own: Arguments | None = getattr(self.view, "_class_arguments", None)
-        routes = [layer.initkwargs for layer in self.layers if "idempotency" in getattr(layer, "initkwargs", ())]
+        routes = [given for given in map(rest_arguments, self.layers) if "idempotency" in given]
         return routes[0]["idempotency"] if routes else own
 
     @property
@@ -145,7 +146,7 @@ def is_guard(layer: Any) -> bool:
 
 
 def _class_of(layer: Any) -> type | None:
-    view: type | None = getattr(layer, "cls", None) or getattr(layer, "view_class", None)
+    view: type | None = rest_class(layer) or getattr(layer, "view_class", None)
     return view
 
 
