@@ -12,7 +12,8 @@ class IdempotencyConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from django_idempotency.checks import deferred, endpoints, project  # noqa: F401 - they register themselves
+        # These register themselves.
+        from django_idempotency.checks import deferred, endpoints, middleware, operations, project  # noqa: F401
         from django_idempotency.monitoring import outcomes
 
         outcomes.install()

@@ -23,10 +23,12 @@ from django.http import HttpRequest
 from django_idempotency.conf import Arguments
 from django_idempotency.core.policy import Mode
 from django_idempotency.exceptions import Misplaced
-from django_idempotency.http.atomic_requests import take_over
-from django_idempotency.http.context import IdempotentRequest, is_protected
-from django_idempotency.http.exchange import MARK, Exchange, covers, unprotected
+from django_idempotency.http.atomic_requests import opt_out_of_atomic_requests
+from django_idempotency.http.context import IdempotentRequest
+from django_idempotency.http.exchange import Exchange, gate, run_unprotected
+from django_idempotency.http.private_names import rest_class, view_of
 from django_idempotency.http.run import arun, run
+from django_idempotency.http.urlconf import POLICY_MARK, mark_policy
 
 __all__ = ["IdempotentRequest", "exempt", "idempotent"]
 
@@ -38,25 +40,26 @@ def idempotent(view: F, /) -> F: ...
 @overload
 def idempotent(view: None = None, /, **arguments: Any) -> Callable[[F], F]: ...
 def idempotent(view: Any = None, /, **arguments: Any) -> Any:
-    """Make retries of this view safe. The arguments are those of `Policy`; what is left out comes from the settings."""
+    """Make retries of this view safe. The arguments are those of `Policy`; the settings supply the others."""
     chosen = Arguments(arguments)
-    return partial(_decorate, chosen) if view is None else _decorate(chosen, view)
+    return partial(protect, chosen) if view is None else protect(chosen, view)
 
 
 def exempt(view: F) -> F:
-    """Leave this view, method or action alone where the class or the middleware would protect it."""
-    setattr(view, MARK, None)
+    """Exclude this view, method or action from the protection of its class or of the middleware."""
+    setattr(view, POLICY_MARK, None)
     return view
 
 
-def _decorate(arguments: Arguments, view: Any) -> Any:
-    if hasattr(view, "cls"):
-        from django_idempotency.rest_framework import protect_api_view
+def protect(arguments: Arguments, view: Any) -> Any:
+    """Return the protected view."""
+    if rest_class(view) is not None:
+        from django_idempotency.http.rest import protect_api_view
 
         return protect_api_view(view, arguments)
     if isinstance(view, type):
         raise Misplaced(
-            f"@idempotent cannot stand on the class {view.__name__}: write "
+            f"@idempotent cannot decorate the class {view.__name__}: write "
             '@method_decorator(idempotent, name="dispatch"), or add IdempotentMixin to a view of Django REST framework.'
         )
     if hasattr(_owner(view), "initialize_request"):
@@ -65,65 +68,61 @@ def _decorate(arguments: Arguments, view: Any) -> Any:
             f"@idempotent around the dispatch of {name} would run before Django REST framework's authentication: "
             f"write `class {name}(IdempotentMixin, …)`."
         )
-    guarded = _async(arguments, view) if _is_async(view) else _sync(arguments, view)
-    setattr(guarded, MARK, arguments)
-    return take_over(guarded)
+    guarded = _guard_async(arguments, view) if _is_async(view) else _guard(arguments, view)
+    mark_policy(guarded, arguments)
+    return opt_out_of_atomic_requests(guarded)
 
 
-def _sync(arguments: Arguments, view: Any) -> Any:
+def _guard(arguments: Arguments, view: Any) -> Any:
     @wraps(view)
     def guarded(*args: Any, **kwargs: Any) -> Any:
         request, owner = _request(args)
         handler = partial(view, *args, **kwargs)
         if not isinstance(request, HttpRequest):
-            from django_idempotency.rest_framework import run_method
+            from django_idempotency.http.rest import run_method
 
             return run_method(request, owner, arguments, handler)
-        if is_protected(request):
-            return handler()
-        policy = arguments.policy()
-        if not covers(request, policy):
-            return unprotected(request, guarded, handler)
+        policy = gate(request, arguments)
+        if policy is None:
+            return run_unprotected(request, guarded, handler)
         return run(Exchange(request, policy, handler, guarded))
 
     return guarded
 
 
-def _async(arguments: Arguments, view: Any) -> Any:
+def _guard_async(arguments: Arguments, view: Any) -> Any:
     @wraps(view)
     async def guarded(*args: Any, **kwargs: Any) -> Any:
+        if arguments.policy().mode is Mode.ATOMIC:
+            raise Misplaced("An async view cannot be atomic: Django's transactions are synchronous. Use mode='leased'.")
         request, _ = _request(args)
         handler = partial(view, *args, **kwargs)
-        if is_protected(request):
+        policy = gate(request, arguments)
+        if policy is None:
             return await handler()
-        policy = arguments.policy()
-        if policy.mode is Mode.ATOMIC:
-            raise Misplaced("An async view cannot be atomic: Django's transactions are synchronous. Use mode='leased'.")
-        if not covers(request, policy):
-            return await unprotected(request, guarded, handler, transactions=False)
         return await arun(Exchange(request, policy, handler, guarded))
 
     return guarded
 
 
 def _request(args: tuple[Any, ...]) -> tuple[Any, Any]:
-    """The request, and the view instance where a method was decorated."""
+    """Return the request, and the view instance if a method was decorated."""
     if args and isinstance(args[0], HttpRequest):
         return args[0], None
-    if args and hasattr(args[0], "parser_context"):  # DRF's request, below @api_view
-        return args[0], args[0].parser_context["view"]
+    if args and view_of(args[0]) is not None:  # a request of Django REST framework, below @api_view
+        return args[0], view_of(args[0])
     if len(args) > 1:
         return args[1], args[0]
     raise Misplaced("@idempotent decorates views: functions that take a request, or methods of view classes.")
 
 
 def _is_async(view: Any) -> bool:
-    """`method_decorator` hands over a partial of the bound method, which no longer looks like a coroutine function."""
+    """True if this view is async. `method_decorator` passes a partial, which no longer looks async."""
     return iscoroutinefunction(_inner(view)) or bool(getattr(_owner(view), "view_is_async", False))
 
 
 def _owner(view: Any) -> Any:
-    """The view instance whose `dispatch` is decorated."""
+    """Return the view instance whose `dispatch` is decorated; None for other views."""
     inner = _inner(view)
     return getattr(inner, "__self__", None) if getattr(inner, "__name__", "") == "dispatch" else None
 

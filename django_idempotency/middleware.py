@@ -1,8 +1,8 @@
-"""Protection for a whole project of plain Django views. DRF's views are left to the mixin.
+"""Protection for a whole project of plain Django views. Views of Django REST framework need the mixin.
 
-Goes last in MIDDLEWARE, so that everything that may refuse a request comes before it. `IDEMPOTENCY["REQUIRED"]` decides
-whether a POST without a key is refused; `@exempt` leaves a view alone. A protected view runs inside `process_view`, so
-the `process_exception` of other middleware does not see what it raises.
+Put it last in MIDDLEWARE, after every middleware that may refuse a request. `IDEMPOTENCY["REQUIRED"]` decides whether a
+POST without a key is refused; `@exempt` excludes a view. A protected view runs inside `process_view`, so its exceptions
+do not reach the `process_exception` of other middleware.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,46 +15,49 @@ from django.http.response import HttpResponseBase
 from django.utils.deprecation import MiddlewareMixin
 
 from django_idempotency.conf import Arguments
-from django_idempotency.decorators import idempotent
+from django_idempotency.decorators import protect
 from django_idempotency.http.context import NONE, attach
-from django_idempotency.http.exchange import MARK, covers
-from django_idempotency.http.urlconf import Endpoint, layers
+from django_idempotency.http.exchange import gate
+from django_idempotency.http.urlconf import POLICY_MARK, Endpoint, layers
 
-__all__ = [
-    "IdempotencyMiddleware",
-]
+__all__ = ["IdempotencyMiddleware"]
 
 _FROM_SETTINGS: Final = Arguments({})
 
 
-def _leaves_alone(view: Any, method: str) -> bool:
+def _is_left_alone(view: Any, method: str) -> bool:
     try:
-        return _decides_itself(view, method)
-    except TypeError:  # a view that has no hash
-        return _decides_itself.__wrapped__(view, method)
+        return _has_its_own_policy(view, method)
+    except TypeError:  # the view is not hashable
+        return _has_its_own_policy.__wrapped__(view, method)
 
 
 @lru_cache(maxsize=1024)
-def _decides_itself(view: Any, method: str) -> bool:
-    """Decorated, exempt or DRF's, at whatever depth: around DRF a repeat would be answered before authentication."""
+def _has_its_own_policy(view: Any, method: str) -> bool:
+    """True if the view is decorated, exempt or one of Django REST framework's, under any number of decorators.
+
+    Around Django REST framework's views a retry would be answered before they authenticate the caller.
+    """
     endpoint = Endpoint("", view)
     handler = getattr(endpoint.view, method.lower(), None)
     found = (*endpoint.layers, *layers(handler))
-    return endpoint.is_rest or any(MARK in getattr(each, "__dict__", {}) for each in found)
+    return endpoint.is_rest or any(POLICY_MARK in getattr(each, "__dict__", {}) for each in found)
 
 
 class IdempotencyMiddleware(MiddlewareMixin):
-    """Decorates every view with `@idempotent` that is not decorated, exempt or DRF's."""
+    """Protect every view that is not decorated, exempt or one of Django REST framework's."""
 
     def process_view(
         self, request: HttpRequest, view: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> HttpResponseBase | None:
         attach(request, NONE)
-        method, policy = request.method or "", _FROM_SETTINGS.policy()
-        # In this order: to look for a key in a form reads the body, which others may want to do themselves.
-        if method not in policy.methods or _leaves_alone(view, method) or not covers(request, policy):
+        method = request.method or ""
+        # The gate comes last: to look for a key in a form it reads the body, which an exempt view may want to read.
+        if method not in _FROM_SETTINGS.policy().methods or _is_left_alone(view, method):
             return None
-        protected = idempotent(view)
+        if gate(request, _FROM_SETTINGS) is None:
+            return None
+        protected = protect(_FROM_SETTINGS, view)
         run = async_to_sync(protected) if iscoroutinefunction(protected) else protected
         response: HttpResponseBase = run(request, *args, **kwargs)
         return response

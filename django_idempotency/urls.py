@@ -6,15 +6,15 @@ from django.apps import apps
 from django.http.response import HttpResponseBase
 from django.urls import path
 
-from django_idempotency.http.atomic_requests import take_over
+from django_idempotency.http.atomic_requests import opt_out_of_atomic_requests
 from django_idempotency.http.views import OperationView, health_view
 
 if apps.is_installed("rest_framework"):
     from django_idempotency import rest_framework
 
-    operation_view: Callable[..., HttpResponseBase] = take_over(rest_framework.OperationView.as_view())
+    operation_view: Callable[..., HttpResponseBase] = opt_out_of_atomic_requests(rest_framework.OperationView.as_view())
 else:
-    operation_view = take_over(OperationView.as_view())
+    operation_view = opt_out_of_atomic_requests(OperationView.as_view())
 
 app_name = "django_idempotency"
 urlpatterns = [

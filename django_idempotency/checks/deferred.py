@@ -1,65 +1,54 @@
-"""System checks of views that hand work over: does anybody hear of it, and has it an address?"""
+"""System checks of deferred work: is a worker notified of it, and has its status an address?
+
+A registered operation is what work is deferred to, so these checks ask whether one is registered. Whether a view defers
+it cannot be seen without running the view.
+"""
 
 from collections.abc import Iterator, Sequence
-from dis import get_instructions
-from itertools import pairwise
-from types import FunctionType
-from typing import Any, Final
+from typing import Any
 
 from django.apps.config import AppConfig
 from django.core.checks import CheckMessage, Tags, Warning, register
-from django.urls import NoReverseMatch, get_resolver, reverse
+from django.urls import NoReverseMatch, reverse
 
 from django_idempotency.conf import conf, urlconf
 from django_idempotency.flow.messages import sender
+from django_idempotency.flow.registry import known_operations
 from django_idempotency.http.responses import STATUS_ROUTE
-from django_idempotency.http.urlconf import Endpoint, endpoints, layers
-
-HANDING_OVER: Final = ("defer", "adefer")
 
 
 @register(Tags.urls)
-def check_deferrals(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """W029, W030: the first view found that calls `request.idempotency.defer` stands for all of them."""
-    if urlconf() is None:
-        return []
-    found = next(filter(hands_over, endpoints(get_resolver(urlconf()).url_patterns)), None)
-    return [] if found is None else [*_nobody_is_told(found), *_no_address(found)]
+def check_deferred_work(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """W029, W030: the first registered operation stands for all of them."""
+    name = min(known_operations(), default=None)
+    return [] if name is None else [*_no_worker_notified(name), *_no_status_address(name)]
 
 
-def hands_over(endpoint: Endpoint) -> bool:
-    methods = (getattr(endpoint.view, name, None) for name in endpoint.handlers.values())
-    found = (layer for each in (endpoint.callback, *methods) if each is not None for layer in layers(each))
-    return any(isinstance(layer, FunctionType) and _calls_it(layer) for layer in found)
-
-
-def _calls_it(function: FunctionType) -> bool:
-    """Read from the code; a view that hands over through a function of its own is not seen."""
-    names = (instruction.argval for instruction in get_instructions(function))
-    return any(one == "idempotency" and then in HANDING_OVER for one, then in pairwise(names))
-
-
-def _nobody_is_told(endpoint: Endpoint) -> Iterator[CheckMessage]:
+def _no_worker_notified(name: str) -> Iterator[CheckMessage]:
     try:
         silent = sender() is None and not conf.is_given("ENQUEUE")
-    except (ValueError, TypeError):  # E003 or E001 says so
+    except (ValueError, TypeError):  # reported as E003 or E001
         return
     if silent:
         yield Warning(
-            f"/{endpoint.route} defers work, and no worker is told of it: there is no Celery application, and "
-            "IDEMPOTENCY has no ENQUEUE.",
-            hint="Import your Celery application in the package of your project, name a function in ENQUEUE, or say "
-            '{"ENQUEUE": None} and run `manage.py idempotency_work`.',
+            f"The operation {name!r} is registered, but no worker is notified of deferred work: there is no Celery "
+            "application, and IDEMPOTENCY has no entry ENQUEUE.",
+            hint="Import your Celery application in your project's package, or name a function in ENQUEUE. If "
+            "`manage.py idempotency_work` does the work, or if you only run operations and defer none, set "
+            '{"ENQUEUE": None}.',
             id="django_idempotency.W029",
         )
 
 
-def _no_address(endpoint: Endpoint) -> Iterator[CheckMessage]:
+def _no_status_address(name: str) -> Iterator[CheckMessage]:
+    if urlconf() is None:
+        return
     try:
         reverse(STATUS_ROUTE, args=["reference"])
     except NoReverseMatch:
         yield Warning(
-            f"/{endpoint.route} defers work, and there is no address that tells how far it is.",
-            hint='Add path("idempotency/", include("django_idempotency.urls")) to your URLs.',
+            f"The operation {name!r} is registered, but the status of deferred work has no address.",
+            hint='Add path("idempotency/", include("django_idempotency.urls")) to your URLs. If no view defers work, '
+            "silence this check.",
             id="django_idempotency.W030",
         )

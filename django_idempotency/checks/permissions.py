@@ -1,45 +1,31 @@
-"""Permissions that a view asks for itself, inside its protection: a replay would be given before they are asked."""
+"""Permissions that a view checks inside its protection: a replay would be given before they are checked."""
 
 from collections.abc import Iterator
-from types import FunctionType
-from typing import Any, Final
 
-from django_idempotency.http.urlconf import Endpoint, layers, mark_of
-
-_DECORATORS: Final = "django_idempotency.decorators"
-_MIXINS: Final = ("PermissionRequiredMixin", "UserPassesTestMixin")  # a login is asked for by the scope already
+from django_idempotency.http.private_names import is_permission_mixin, tests_more_than_login
+from django_idempotency.http.urlconf import Endpoint, is_guard, layers, mark_of
 
 
-def asked_inside(endpoint: Endpoint, *, everything: bool = False) -> str:
-    """What asks, by name; empty where nothing does. `everything` stands for a protection around the whole view."""
+def permission_inside(endpoint: Endpoint, *, whole_view: bool = False) -> str:
+    """Return the name of what checks a permission inside the protection; empty if nothing does.
+
+    With `whole_view` the protection is around the callback, as the middleware's is. A login needs no such order: the
+    scope of a key has one already.
+    """
     view = endpoint.view
-    found = _in_layers(endpoint, everything) if view is None else _in_class(view, endpoint, everything)
+    found = _in_layers(endpoint, whole_view) if view is None else _in_class(view, endpoint, whole_view)
     return next(found, "")
 
 
-def _in_class(view: type, endpoint: Endpoint, everything: bool) -> Iterator[str]:
-    inside = everything or (bool(endpoint.around) and "dispatch" not in endpoint.inside)
+def _in_class(view: type, endpoint: Endpoint, whole_view: bool) -> Iterator[str]:
+    inside = whole_view or (bool(endpoint.around) and "dispatch" not in endpoint.inside)
     for base in view.__mro__:
-        if inside and base.__module__ == "django.contrib.auth.mixins" and base.__name__ in _MIXINS:
+        if inside and is_permission_mixin(base):
             yield base.__name__
         inside = inside or mark_of(vars(base).get("dispatch")) is not None
 
 
-def _in_layers(endpoint: Endpoint, everything: bool) -> Iterator[str]:
-    outermost = [endpoint.callback] if everything else filter(_protects, endpoint.layers)
-    if any(_asks(inside) for each in outermost for inside in layers(each)):
+def _in_layers(endpoint: Endpoint, whole_view: bool) -> Iterator[str]:
+    outermost = [endpoint.callback] if whole_view else filter(is_guard, endpoint.layers)
+    if any(tests_more_than_login(inside) for each in outermost for inside in layers(each)):
         yield "permission_required or user_passes_test"
-
-
-def _protects(layer: Any) -> bool:
-    """Whether it is `@idempotent` itself: its mark is copied by every careful decorator above it."""
-    return isinstance(layer, FunctionType) and layer.__globals__.get("__name__") == _DECORATORS
-
-
-def _asks(layer: Any) -> bool:
-    """Whether it is Django's decorator, with a test of more than a login."""
-    if not isinstance(layer, FunctionType) or not layer.__code__.co_qualname.startswith("user_passes_test."):
-        return False
-    held = dict(zip(layer.__code__.co_freevars, layer.__closure__ or (), strict=True))
-    test = held["test_func"].cell_contents if "test_func" in held else None
-    return test is not None and not getattr(test, "__qualname__", "").startswith("login_required.")

@@ -1,4 +1,4 @@
-"""Wrong setups that can be seen before the first request. Each has a number and says what to do."""
+"""System checks of the settings, the database and foreign keys. Each message has a number and says what to do."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -15,23 +15,23 @@ from django_idempotency.store.deletion import pointers
 from django_idempotency.store.dialects import DIALECTS
 
 # DB_CASCADE came with Django 6.1.
-_TAKES_ROWS_ALONG: Final = (models.CASCADE, getattr(models, "DB_CASCADE", models.CASCADE))
+_DELETES_POINTERS: Final = (models.CASCADE, getattr(models, "DB_CASCADE", models.CASCADE))
 _FORBIDS: Final = (models.PROTECT, models.RESTRICT, models.DO_NOTHING)
 _SQLITE_HINT: Final = 'Add "transaction_mode": "IMMEDIATE" to the OPTIONS of this database.'
 
 
 @register(Tags.security)
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """E001-E004: the dictionary itself."""
+    """E001-E004: the IDEMPOTENCY dictionary."""
     given = entries()
     if not isinstance(given, Mapping):
         hint = f"Write IDEMPOTENCY = {{...}} with entries such as {names()[0]!r}, or leave it out."
         return [Error("IDEMPOTENCY must be a dictionary.", hint=hint, id="django_idempotency.E001")]
-    found = [*_unknown(given), *_wrong(given)]
-    return found or _together()
+    found = [*_unknown_entries(given), *_wrong_values(given)]
+    return found or _impossible_policy()
 
 
-def _unknown(given: Mapping[str, Any]) -> Iterator[CheckMessage]:
+def _unknown_entries(given: Mapping[str, Any]) -> Iterator[CheckMessage]:
     for name in given:
         if name not in names():
             close = get_close_matches(str(name).upper(), names(), n=1, cutoff=0.5)
@@ -39,32 +39,42 @@ def _unknown(given: Mapping[str, Any]) -> Iterator[CheckMessage]:
             yield Error(f"IDEMPOTENCY has no entry {name!r}.", hint=hint, id="django_idempotency.E002")
 
 
-def _wrong(given: Mapping[str, Any]) -> Iterator[CheckMessage]:
+def _wrong_values(given: Mapping[str, Any]) -> Iterator[CheckMessage]:
     for name in given:
         if name in names():
             try:
                 getattr(conf, name)
             except ValueError as error:
-                yield Error(str(error), hint="See the reference of settings.", id="django_idempotency.E003")
+                yield Error(
+                    str(error),
+                    hint="See the reference of settings.",
+                    id="django_idempotency.E003",
+                )
 
 
-def _together() -> list[CheckMessage]:
+def _impossible_policy() -> list[CheckMessage]:
     try:
         policy()
     except ValueError as error:
-        return [Error(f"IDEMPOTENCY: {error}", hint="See the reference of settings.", id="django_idempotency.E004")]
+        return [
+            Error(
+                f"IDEMPOTENCY: {error}",
+                hint="See the reference of settings.",
+                id="django_idempotency.E004",
+            )
+        ]
     return []
 
 
 @register(Tags.models)
 def check_database(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """E010, W011, E024, E035: the database that holds the records. Opens no connection, so plain `check` may run it."""
+    """E010, W011, E024, E035: the database that holds the records. No connection is opened, so `check` can run it."""
     alias = router.db_for_write(IdempotencyKey)
     try:
         return list(_database(alias))
     except ConnectionDoesNotExist:
-        message = f"The router sends idempotency records to {alias!r}, which is no alias in DATABASES."
-        hint = f"Let db_for_write() answer one of: {', '.join(connections)}."
+        message = f"The router sends idempotency records to {alias!r}, which is not an alias in DATABASES."
+        hint = f"Make db_for_write() return one of: {', '.join(connections)}."
         return [Error(message, hint=hint, id="django_idempotency.E024")]
 
 
@@ -94,11 +104,11 @@ def _database(alias: str) -> Iterator[CheckMessage]:
 
 @register(Tags.models)
 def check_pointers(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """E028: foreign keys to records, which go when their retention is over."""
+    """E028: foreign keys to records, which are deleted when their retention ends."""
     return [
         Error(
             f"{each.field}: the reaper would {'fail on' if each.on_delete in _FORBIDS else 'delete'} the rows that "
-            "point at a record whose retention is over.",
+            "point at a record whose retention has ended.",
             hint="Use on_delete=models.SET_NULL, null=True.",
             obj=each.related_model,
             id="django_idempotency.E028",
@@ -109,8 +119,11 @@ def check_pointers(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
 
 
 def _harms(pointer: Any) -> bool:
-    """DO_NOTHING leaves it to the database, which forbids nothing where it has no constraint, as for a view."""
+    """True if the reaper could not delete a record that a row points at, or would delete the row too.
+
+    DO_NOTHING leaves the check to the database, which does none without a constraint: for a database view, say.
+    """
     constrained = pointer.related_model._meta.managed and getattr(pointer.field, "db_constraint", False)
     if pointer.on_delete is models.DO_NOTHING and not constrained:
         return False
-    return pointer.on_delete in _TAKES_ROWS_ALONG + _FORBIDS
+    return pointer.on_delete in _DELETES_POINTERS + _FORBIDS

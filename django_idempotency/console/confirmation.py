@@ -26,7 +26,7 @@ from django_idempotency.console.keyset import PAGE
 from django_idempotency.console.wording import STATES, badge, duration, short
 from django_idempotency.flow.registry import reconciled_operations
 from django_idempotency.flow.settle import Outcome
-from django_idempotency.http.atomic_requests import take_over
+from django_idempotency.http.atomic_requests import opt_out_of_atomic_requests
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.store import records
 from django_idempotency.store.database import alias
@@ -91,7 +91,7 @@ def as_view(admin: Any) -> Any:
             raise PermissionDenied
         return _Confirmation(admin, request, action).answer()
 
-    return take_over(admin.admin_site.admin_view(view))
+    return opt_out_of_atomic_requests(admin.admin_site.admin_view(view))
 
 
 class _Confirmation:

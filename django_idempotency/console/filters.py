@@ -10,13 +10,13 @@ from django.http import HttpRequest
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from django_idempotency.checks.endpoints import operation_names
 from django_idempotency.conf import urlconf
 from django_idempotency.console.keyset import DOUBTS, EXPIRIES, LEASES, PICKED, Rows, Walk
 from django_idempotency.console.wording import STATES
 from django_idempotency.core.states import Status
 from django_idempotency.fields import StatementNow
 from django_idempotency.flow.registry import known_operations, reconciled_operations
+from django_idempotency.http.urlconf import operation_names
 from django_idempotency.monitoring.health import only_dead_letters
 
 Choices = Iterable[tuple[str, Any]]

@@ -50,18 +50,19 @@ class KeyRule:
 ANY_KEY: Final = KeyRule()
 
 
-def parse_key(lines: Sequence[str], rule: KeyRule = ANY_KEY) -> str:
+def parse_key(lines: Sequence[str], rule: KeyRule = ANY_KEY, *, first: Validator | None = None) -> str:
     """The key in the header's lines; InvalidKey says why there is none.
 
     `"k"` and a bare `k` are the same key. A bare key is taken byte for byte, whatever it looks like, but has no
     space, comma, semicolon or quote: RFC 9651 reads those as structure, and two readings would be two keys.
+    `first` is a validator that sees the key before the rule's own.
     """
     if len(lines) > 1:
         raise _refusal("several_values")
     text = "".join(lines).strip(" ")
     _require_ascii(text)
     key = _quoted(text) if text.startswith('"') else _bare(text, rule)
-    _require_fit(key, rule)
+    _require_fit(key, rule, first)
     return key
 
 
@@ -115,13 +116,14 @@ def _members(text: str) -> list[Pair]:
         return []
 
 
-def _require_fit(key: str, rule: KeyRule) -> None:
+def _require_fit(key: str, rule: KeyRule, first: Validator | None) -> None:
     if len(key) < rule.min_length:
         raise InvalidKey("too_short", f"The key must have at least {rule.min_length} characters.")
     if len(key) > rule.max_length:
         raise InvalidKey("too_long", f"The key must have at most {rule.max_length} characters.")
-    if rule.validator is not None and (objection := rule.validator(key)):
-        raise InvalidKey("rejected", objection)
+    for validator in (first, rule.validator):
+        if validator is not None and (objection := validator(key)):
+            raise InvalidKey("rejected", objection)
 
 
 DIGEST: Final = "sha256:"

@@ -1,7 +1,7 @@
 """What one endpoint decided, validated when it is written down."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final
@@ -174,6 +174,8 @@ class Policy:
                 object.__setattr__(self, each.name, _member(each.name, _ENUMS[each.name], value))
             elif not _FITS[each.name][0](value):
                 raise TypeError(f"{each.name} must be {_FITS[each.name][1]}; it is {value!r}.")
+        if self.profile.strict and not self.key.strict:
+            object.__setattr__(self, "key", replace(self.key, strict=True))
         whole_seconds("lease", self.lease)
         whole_seconds("grace", self.grace)
         whole_seconds("retry_hint", self.retry_hint)

@@ -1,8 +1,8 @@
-"""Whose transaction a view runs in.
+"""Django's ATOMIC_REQUESTS around a protected view.
 
-Under ATOMIC_REQUESTS Django opens a transaction before a decorator sees the request, and a claim inside it would be
-forgotten by a rollback. A protected view therefore opts out of every alias, and gets from here what Django would have
-opened.
+Django opens its transactions before a decorator sees the request, so a rollback would delete a claim made inside them.
+A protected view therefore opts out for every database alias, and the transactions that Django would have opened are
+opened here, after the claim.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,67 +13,79 @@ from django.db import connections, transaction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from django_idempotency.http.private_names import NON_ATOMIC_REQUESTS
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class EveryAlias(set[str]):
-    """The opt-outs of a protected view: Django finds every alias in it, and the view's own ones are its members."""
+    """The opt-outs of a protected view: Django finds every alias in it, and its members are the view's own opt-outs."""
 
     def __contains__(self, alias: object) -> bool:
         return True
 
 
-def take_over(view: F) -> F:
-    """Keep Django from opening a transaction around this view; what the view itself opted out of stays known."""
-    own = getattr(view, "_non_atomic_requests", ())
-    view._non_atomic_requests = EveryAlias(own)  # type: ignore[attr-defined] # as Django marks views
+def opt_out_of_atomic_requests(view: F) -> F:
+    """Keep Django from opening a transaction around this view. The view's own opt-outs are remembered."""
+    own: set[str] = getattr(view, NON_ATOMIC_REQUESTS, set())
+    setattr(view, NON_ATOMIC_REQUESTS, EveryAlias(own))
     return view
 
 
-def taken_over(view: Any) -> bool:
-    return isinstance(getattr(view, "_non_atomic_requests", None), EveryAlias)
-
-
 @contextmanager
-def as_django_would(request: HttpRequest, view: Any, *, but: str | None = None) -> Iterator[None]:
-    """The transactions of ATOMIC_REQUESTS, one per alias, minus the view's own opt-outs and the one named."""
-    own = _opted_out(request, view)
+def open_atomic_requests(request: HttpRequest, view: Any, *, except_for: str | None = None) -> Iterator[None]:
+    """Open the transactions of ATOMIC_REQUESTS, one per alias.
+
+    Left out are the aliases that the view opted out of itself, and `except_for`.
+    """
+    opted_out = _opted_out(request, view)
     with ExitStack() as stack:
         for alias, settings in connections.settings.items():
-            if settings["ATOMIC_REQUESTS"] and alias not in own and alias != but:
+            if settings["ATOMIC_REQUESTS"] and alias not in opted_out and alias != except_for:
                 stack.enter_context(transaction.atomic(using=alias))
         yield
 
 
 def _opted_out(request: HttpRequest, view: Any) -> set[str]:
-    """What `non_atomic_requests` said, at the view or in the URLconf."""
+    """Return the aliases named by `non_atomic_requests`, on the view or in the URLconf."""
     match = request.resolver_match
     callbacks = (view, None if match is None else match.func)
-    return {alias for each in callbacks for alias in getattr(each, "_non_atomic_requests", ())}
+    return {alias for each in callbacks for alias in getattr(each, NON_ATOMIC_REQUESTS, ())}
 
 
-class GivenUp(Exception):
-    """A refusal in a transaction that can only be rolled back: it is stored in another one, as an exception's is."""
+class RollbackRequired(Exception):
+    """The view returned an error response in a transaction that is marked for rollback.
+
+    The response has to be stored in a new transaction.
+    """
 
     def __init__(self, response: HttpResponseBase) -> None:
         self.response = response
 
 
-def check_given_up(response: HttpResponseBase) -> None:
-    """A view may catch a database's error, or ask for a rollback, and refuse. It cannot succeed after that."""
+def check_for_rollback(response: HttpResponseBase) -> None:
+    """Raise if a transaction of the view is marked for rollback: RollbackRequired with an error response.
+
+    A view marks it when it catches a database error, or calls `set_rollback(True)`. It cannot succeed after that.
+    """
     if not any(each.in_atomic_block and each.needs_rollback for each in connections.all(initialized_only=True)):
         return
     if response.status_code >= 400:
-        raise GivenUp(response)
+        raise RollbackRequired(response)
     raise transaction.TransactionManagementError(
-        f"The view answered {response.status_code}, and one of its transactions can only be rolled back: it asked for "
-        "that, or caught a database error. Put `with transaction.atomic():` around what may fail."
+        f"The view returned status {response.status_code}, but one of its transactions is marked for rollback: the "
+        "view called set_rollback(True), or caught a database error. Put `with transaction.atomic():` around the "
+        "statements that may fail."
     )
 
 
 @contextmanager
-def frames() -> Iterator[None]:
-    """Something for DRF to mark for rollback that is not a test case's own transaction."""
+def savepoints() -> Iterator[None]:
+    """Open a savepoint in each transaction of ATOMIC_REQUESTS.
+
+    Django REST framework marks the innermost block for rollback when a view raises. Without a savepoint of ours that
+    could be the transaction of a test case.
+    """
     with ExitStack() as stack:
         for connection in connections.all(initialized_only=True):
             if connection.in_atomic_block and connection.settings_dict["ATOMIC_REQUESTS"]:

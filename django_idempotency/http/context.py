@@ -1,9 +1,10 @@
-"""What a view finds at `request.idempotency`."""
+"""`request.idempotency`: what a view may do with its key."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from asgiref.sync import sync_to_async
@@ -17,15 +18,15 @@ from django_idempotency.flow.attempt import Attempt, KeyHandle
 from django_idempotency.flow.deferred import Write, defer
 from django_idempotency.flow.finish import finish
 from django_idempotency.flow.steps import run_operation
-from django_idempotency.http.atomic_requests import GivenUp, check_given_up
-from django_idempotency.http.responses import accepted, plain
+from django_idempotency.http.atomic_requests import RollbackRequired, check_for_rollback
+from django_idempotency.http.responses import accepted_response, plain_response
 from django_idempotency.store.database import alias
 
 T = TypeVar("T")
 
 
-async def undisturbed(work: Awaitable[T]) -> T:
-    """Wait until `work` has ended, whatever happens to the request, and only then pass a cancellation on."""
+async def run_to_end(work: Awaitable[T]) -> T:
+    """Wait until `work` has ended, even if this task is cancelled, and raise the CancelledError only then."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -35,20 +36,21 @@ async def undisturbed(work: Awaitable[T]) -> T:
             if task.cancelled():
                 raise
             cancelled = error
-        except BaseException:  # noqa: BLE001 - taken out of the task below
+        except BaseException:  # noqa: BLE001 - `task.result()` below raises it
             break
     if cancelled is not None and task.exception() is None:
-        raise cancelled  # never a subclass: Python 3.12's task groups, and so Django 6.1, take one for an error
+        # Never raise a subclass: Python 3.12's task groups, and so Django 6.1, would treat it as a failure.
+        raise cancelled
     return task.result()
 
 
 R = TypeVar("R", bound=HttpResponseBase)
-_INSIDE: Final = "_idempotency_inside"  # on a request, while its protected view runs
+_PROTECTED: Final = "_idempotency_protected"  # set on a request while its protected view runs
 Capture: TypeAlias = Callable[[HttpResponseBase], tuple[Any, Reply]]
 
 
 class Idempotency(KeyHandle):
-    """The key of this request and what its view may do with it."""
+    """The key of this request, and what its view may do with it."""
 
     active = True
 
@@ -58,63 +60,64 @@ class Idempotency(KeyHandle):
         self.response: HttpResponseBase | None = None
 
     async def aextend(self, lease: timedelta | None = None) -> None:
+        """Do what `extend` does, for async views."""
         await sync_to_async(self.extend)(lease)
 
     def finish(self, write: Callable[[], R]) -> R:
-        """Run `write`, which makes the domain writes and returns the response, and complete the key with them.
+        """Run `write`, which makes the domain writes and returns the response, and store that response with them.
 
-        `write` may run a second time after a deadlock, so it does nothing outside the database.
+        `write` may run again after a deadlock, so it must do nothing outside the database.
         """
         self._require_late("finish")
-
-        def work() -> tuple[R, Reply]:
-            response = write()
-            check_given_up(response)
-            return self._capture(response)
-
         try:
-            response = finish(self._attempt, work, rerun=True)
-        except GivenUp as refused:
-            refusal = refused.response
-            response = finish(self._attempt, lambda: self._capture(refusal), rerun=True)
-        self.response = response
+            self.response = response = finish(self._attempt, partial(self._written, write), rerun=True)
+        except RollbackRequired as error:
+            self.response = response = finish(self._attempt, partial(self._capture, error.response), rerun=True)
         return response
 
+    def _written(self, write: Callable[[], R]) -> tuple[R, Reply]:
+        response = write()
+        check_for_rollback(response)
+        return self._capture(response)
+
     def run(self, function: Callable[..., Reply], /, **arguments: Any) -> HttpResponse:
-        """Run an operation from where this key's record stands; its reply is the answer."""
+        """Run an operation from the recovery point of this key's record; its reply is the response."""
         self._require_late("run")
         reply = run_operation(self._attempt, function, arguments)
-        response = plain(reply)
+        response = plain_response(reply)
         self.response = finish(self._attempt, lambda: (response, reply))
         return response
 
     async def arun(self, function: Callable[..., Reply], /, **arguments: Any) -> HttpResponse:
-        """The same for async views: the whole operation in one thread."""
-        return await undisturbed(sync_to_async(self.run)(function, **arguments))
+        """Do what `run` does, for async views: the whole operation runs in one thread."""
+        return await run_to_end(sync_to_async(self.run)(function, **arguments))
 
     def defer(self, function: Callable[..., Reply], /, write: Write | None = None, **arguments: Any) -> HttpResponse:
-        """Hand an operation to a worker: 202, and the address that tells how far it is.
+        """Hand an operation to a worker. Return a 202 with the address of its status.
 
-        `write` makes domain writes in the same transaction; a mapping that it returns is added to the arguments.
+        `write` makes domain writes in the same transaction. The mapping that it returns is added to the arguments.
         """
         self._require_late("defer")
         defer(self._attempt, function, arguments, write)
-        self.response = response = accepted(self._attempt.call)
+        self.response = response = accepted_response(self._attempt.call)
         return response
 
     async def adefer(
         self, function: Callable[..., Reply], /, write: Write | None = None, **arguments: Any
     ) -> HttpResponse:
-        """The same for async views."""
-        return await undisturbed(sync_to_async(self.defer)(function, write, **arguments))
+        """Do what `defer` does, for async views."""
+        return await run_to_end(sync_to_async(self.defer)(function, write, **arguments))
 
     async def afinish(self, write: Callable[[], R]) -> R:
-        """The same for async views: one call, in one thread, finished even when the client goes away."""
-        return await undisturbed(sync_to_async(self.finish)(write))
+        """Do what `finish` does, for async views: in one thread, and to its end even if the client disconnects."""
+        return await run_to_end(sync_to_async(self.finish)(write))
 
 
 class NoIdempotency:
-    """The same on a request without a key: nothing is protected, and the view need not ask."""
+    """`request.idempotency` of an unprotected request: the same members, which do nothing.
+
+    A view need not ask whether its request carries a key.
+    """
 
     active = False
     key = ""
@@ -124,37 +127,40 @@ class NoIdempotency:
     response: HttpResponseBase | None = None
 
     def derive(self, step: str) -> str | None:
-        """No key to derive from: the downstream call goes without one."""
+        """Return None: the downstream call is made without a key."""
         return None
 
     def extend(self, lease: timedelta | None = None) -> None:
-        """No lease to extend."""
+        """Do nothing: there is no lease."""
 
     async def aextend(self, lease: timedelta | None = None) -> None:
-        """No lease to extend."""
+        """Do nothing: there is no lease."""
 
     def finish(self, write: Callable[[], R]) -> R:
-        """Only the transaction."""
+        """Run `write` in a transaction. Nothing is stored."""
         with transaction.atomic(using=alias()):
             return write()
 
     async def afinish(self, write: Callable[[], R]) -> R:
+        """Do what `finish` does, for async views."""
         return await sync_to_async(self.finish)(write)
 
     def run(self, function: Callable[..., Reply], /, **arguments: Any) -> HttpResponse:
-        """An operation's steps stand in a record, and without a key there is none."""
-        raise Misplaced("run() needs a key, because the steps are kept in its record: leave `required` on here.")
+        """Raise Misplaced: without a key there is no record to keep the steps in."""
+        raise Misplaced("run() needs a key, because its record keeps the operation's steps: use required=True here.")
 
     async def arun(self, function: Callable[..., Reply], /, **arguments: Any) -> HttpResponse:
+        """Raise Misplaced, as `run` does."""
         return self.run(function)
 
     def defer(self, function: Callable[..., Reply], /, write: Write | None = None, **arguments: Any) -> HttpResponse:
-        """A worker reads its work in a record, and without a key there is none."""
-        raise Misplaced("defer() needs a key, because its record is what the worker reads: leave `required` on here.")
+        """Raise Misplaced: without a key there is no record for a worker to read."""
+        raise Misplaced("defer() needs a key, because a worker reads the work in its record: use required=True here.")
 
     async def adefer(
         self, function: Callable[..., Reply], /, write: Write | None = None, **arguments: Any
     ) -> HttpResponse:
+        """Raise Misplaced, as `defer` does."""
         return self.defer(function)
 
 
@@ -162,26 +168,26 @@ NONE: Final = NoIdempotency()
 
 
 class IdempotentRequest(HttpRequest):
-    """For annotations: a request as a protected view gets it."""
+    """For annotations: the request of a protected view."""
 
     idempotency: Idempotency | NoIdempotency
 
 
 def attach(request: HttpRequest, context: Idempotency | NoIdempotency) -> None:
-    """Every protected view finds one, whether the request carried a key or not."""
+    """Set `request.idempotency`."""
     request.idempotency = context  # type: ignore[attr-defined] # ours, as .user is Django's
 
 
 def is_protected(request: HttpRequest) -> bool:
-    """Inside another protected view: a second claim of the same key would find it taken."""
-    return getattr(request, _INSIDE, False)
+    """True while a protected view of this request runs. A second claim of its key would find the key taken."""
+    return getattr(request, _PROTECTED, False)
 
 
 @contextmanager
-def inside(request: HttpRequest) -> Iterator[None]:
-    """While the protected view runs, and no longer: what is called after it has a claim of its own to make."""
-    setattr(request, _INSIDE, True)
+def protection(request: HttpRequest) -> Iterator[None]:
+    """Mark this request as protected inside the block. A view that is called after it may claim the key itself."""
+    setattr(request, _PROTECTED, True)
     try:
         yield
     finally:
-        setattr(request, _INSIDE, False)
+        setattr(request, _PROTECTED, False)

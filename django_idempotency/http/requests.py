@@ -1,9 +1,8 @@
-"""From a request to a call: whose key it is, which one, and what the request means."""
+"""From a request to a call: its principal, its key and its fingerprint."""
 
 import re
 from collections.abc import Iterable, Mapping
 from functools import partial
-from io import BytesIO
 from typing import Any, Final
 
 from django.core.files.uploadedfile import UploadedFile
@@ -17,14 +16,15 @@ from django_idempotency.conf import upload_limit, user_model
 from django_idempotency.core.canonical import without_fields
 from django_idempotency.core.decisions import Call
 from django_idempotency.core.fingerprint import Part, RequestParts, seal
-from django_idempotency.core.keys import KeyRule, all_of, digest_of, parse_key, unguessable
+from django_idempotency.core.keys import digest_of, parse_key, unguessable
 from django_idempotency.core.policy import Policy
 from django_idempotency.exceptions import NoPrincipal, UnreadBody
+from django_idempotency.http.private_names import forget_form, form_was_parsed, parsed_uploads, rewind_stream
 
 LONGEST_SCOPE: Final = 255
 FORM_FIELD: Final = "_idempotency_key"  # for HTML forms, which cannot send a header
-CSRF_FIELD: Final = "csrfmiddlewaretoken"  # Django masks it anew for each page: it says nothing about the request
-APART: Final = (FORM_FIELD, CSRF_FIELD)  # of a form's fields: what belongs to its sending, not to its meaning
+CSRF_FIELD: Final = "csrfmiddlewaretoken"  # Django masks it anew for each page, so retries may carry another one
+NOT_FINGERPRINTED: Final = (FORM_FIELD, CSRF_FIELD)
 URLENCODED: Final = "application/x-www-form-urlencoded"
 MULTIPART: Final = "multipart/form-data"
 FORMS: Final = (URLENCODED, MULTIPART)
@@ -33,7 +33,7 @@ UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
 
 
 def key_lines(request: HttpRequest, policy: Policy) -> list[str]:
-    """The key's header lines as they came in; for a form without them, its field."""
+    """Return the values of the key's header; for a form without that header, the value of its field."""
     line = header(request, policy.profile.header)
     if line is None and request.content_type in FORMS:
         line = _form(request).get(FORM_FIELD)
@@ -41,14 +41,18 @@ def key_lines(request: HttpRequest, policy: Policy) -> list[str]:
 
 
 def header(request: HttpRequest, name: str) -> str | None:
-    """One header as it came in; building Django's mapping of all of them costs more than the fingerprint."""
+    """Return one header, or None. Building `request.headers` would cost more time than the fingerprint."""
     value: str | None = request.META.get("HTTP_" + name.upper().replace("-", "_"))
     return value
 
 
 def call_from(request: HttpRequest, lines: list[str], policy: Policy, principal: str | None, data: Any = None) -> Call:
-    """Everything about a request that its record has to know. InvalidKey and NoPrincipal come before any query."""
-    key = parse_key(lines, _key_rule(policy, anonymous=principal is None))
+    """Return the call that this request makes. InvalidKey and NoPrincipal are raised before any query.
+
+    `data` is a multipart body that the framework has parsed.
+    """
+    guessable = principal is not None or policy.guessable_anonymous
+    key = parse_key(lines, policy.key, first=None if guessable else unguessable)
     if principal is None:
         principal = ANONYMOUS
     operation = policy.operation or route_name(request)
@@ -67,75 +71,78 @@ def call_from(request: HttpRequest, lines: list[str], policy: Policy, principal:
 
 
 def principal_of(request: HttpRequest, policy: Policy) -> str | None:
-    """Who is asking; None for a caller without credentials where the endpoint lets them share a scope."""
+    """Return the principal of this request; None for an anonymous caller, if the policy lets them share a scope."""
     if policy.scope is not None:
         principal = policy.scope(request)
         if not principal:
-            raise NoPrincipal("The endpoint's scope function gave no principal for this request.")
+            raise NoPrincipal("The endpoint's scope function returned no principal for this request.")
         if UNSTORABLE.search(str(principal)):
-            raise NoPrincipal("The endpoint's scope function gave a principal with characters that cannot be stored.")
+            raise NoPrincipal(
+                "The endpoint's scope function returned a principal with characters that cannot be stored."
+            )
         return str(principal)
     user: Any = getattr(request, "user", None)
     known = user is not None and user.is_authenticated
-    if known and (name := _named(user, user_model())):
+    if known and (name := _primary_key(user, user_model())):
         return f"user:{name}"
     credential: Any = getattr(request, "auth", None)
-    if name := _named(credential):
+    if name := _primary_key(credential):
         return f"auth:{name}"
     if policy.share_anonymous and not known and credential is None:
         return None
     raise NoPrincipal
 
 
-def _named(holder: Any, own: str = "") -> str:
-    """A number, with what it is a number of: a customer and an employee may have the same. "" without a number.
+def _primary_key(holder: Any, own_model: str = "") -> str:
+    """Return the primary key, prefixed with the model's label. Empty if there is none.
 
-    A row of `own`, or of a model that extends it, goes by the number that it has there.
+    Without the label a customer and an employee with the same primary key would share a scope. Users of `own_model`,
+    and of models that extend it, go without one: their primary key is that of their row in `own_model`.
     """
     models = [base._meta for base in holder.__class__.__mro__ if isinstance(getattr(base, "_meta", None), Options)]
-    there = next((options for options in models if options.label.lower() == own), None)
-    number = getattr(holder, "pk" if there is None else there.pk.attname, None)
+    own = next((options for options in models if options.label.lower() == own_model), None)
+    number = getattr(holder, "pk" if own is None else own.pk.attname, None)
     if number is None:
         return ""
-    kind = holder.__class__  # of what a lazy object stands for
-    name = models[0].concrete_model._meta.label_lower if models else f"{kind.__module__}.{kind.__qualname__}"
-    return f"{name}:{number}" if there is None else str(number)
+    kind = holder.__class__  # unlike type(), the class behind a lazy object
+    label = models[0].concrete_model._meta.label_lower if models else f"{kind.__module__}.{kind.__qualname__}"
+    return f"{label}:{number}" if own is None else str(number)
 
 
 def scope_of(principal: str, operation: str) -> str:
-    """Length-prefixed, so that no two pairs make one scope; a long one is replaced by its digest."""
+    """Return the scope of a principal and an operation. A scope that does not fit its column is replaced by its digest.
+
+    The lengths keep two pairs from making the same scope.
+    """
     scope = f"{len(principal)}:{principal}{len(operation)}:{operation}"
     return scope if len(scope) <= LONGEST_SCOPE else digest_of(scope)
 
 
 def route_name(request: HttpRequest) -> str:
-    """The name of the route, or its pattern when it has none."""
+    """Return the name of the route, or its pattern if it has none."""
     match = request.resolver_match
     if match is None:
         return request.path
-    if match.url_name is None and isinstance(match.func, partial):  # Django would call it "functools.partial"
-        view = unwrapped(match.func)
+    if match.url_name is None and isinstance(match.func, partial):  # Django names the route "functools.partial"
+        view = _unwrap(match.func)
         return ":".join([*match.namespaces, f"{view.__module__}.{view.__qualname__}"])
     return match.view_name or match.route
 
 
-def unwrapped(view: Any) -> Any:
-    return unwrapped(view.func) if isinstance(view, partial) else view
+def _unwrap(view: Any) -> Any:
+    return _unwrap(view.func) if isinstance(view, partial) else view
 
 
 def rewind(request: HttpRequest) -> None:
-    """Back to where a view finds it: the body and the uploads are read from their start again."""
-    if hasattr(request, "_body"):
-        request._stream = BytesIO(request._body)
-    uploads: Any = getattr(request, "_files", {})
-    for name in uploads:
-        for file in uploads.getlist(name):
-            if not file.closed:
-                file.seek(0)
+    """Make the body and the uploads readable from their start again."""
+    rewind_stream(request)
+    for file in parsed_uploads(request):
+        if not file.closed:
+            file.seek(0)
 
 
 def request_parts(request: HttpRequest, policy: Policy, data: Any = None) -> RequestParts:
-    """The request without its framework. `data` is a multipart body that somebody has parsed already."""
+    """Return the parts of the request that its fingerprint is made of."""
     wanted = {name: header(request, name) for name in (*policy.fingerprint.headers, "content-encoding")}
     return RequestParts(
         method=request.method or "",
@@ -160,8 +167,8 @@ def _content(request: HttpRequest, data: Any) -> dict[str, Any]:
         raise UnreadBody from None
     boundary = (request.content_params or {}).get("boundary", "")
     if request.content_type == MULTIPART and body.strip() == f"--{boundary}--".encode():
-        return {"parts": []}  # a form without fields
-    return {"body": without_fields(body, APART) if request.content_type == URLENCODED else body}
+        return {"parts": []}  # an empty form
+    return {"body": without_fields(body, NOT_FINGERPRINTED) if request.content_type == URLENCODED else body}
 
 
 def _form(request: HttpRequest) -> QueryDict:
@@ -169,16 +176,15 @@ def _form(request: HttpRequest) -> QueryDict:
     try:
         return request.POST
     except MultiPartParserError:
-        for attribute in ("_post", "_files"):  # the view shall find out by itself
-            delattr(request, attribute)
+        forget_form(request)
         return QueryDict()
 
 
 def _keep_body(request: HttpRequest) -> None:
-    """Read it before its form is parsed, so that the view may still read it, unless it is too large to be kept."""
+    """Read the body before its form is parsed, so that the view may still read it, unless it is too large to keep."""
     limit = upload_limit()
     length = request.META.get("CONTENT_LENGTH") or "0"
-    if not hasattr(request, "_post") and (limit is None or (length.isdecimal() and int(length) <= limit)):
+    if not form_was_parsed(request) and (limit is None or (length.isdecimal() and int(length) <= limit)):
         _ = request.body
 
 
@@ -186,16 +192,16 @@ def _fields(data: Any) -> Iterable[Part]:
     if isinstance(data, MultiValueDict):
         for name, values in data.lists():
             for value in values:
-                if not isinstance(value, UploadedFile) and name not in APART:
+                if not isinstance(value, UploadedFile) and name not in NOT_FINGERPRINTED:
                     yield _field(name, value)
-    elif isinstance(data, Mapping):  # from a parser of the project's own
-        yield from _leaves("", {name: data[name] for name in data if name not in APART})
+    elif isinstance(data, Mapping):  # from one of the project's own parsers
+        yield from _leaves("", {name: data[name] for name in data if name not in NOT_FINGERPRINTED})
     else:
         yield from _leaves("", data)
 
 
 def _leaves(name: str, value: Any) -> Iterable[Part]:
-    """What nests, taken apart."""
+    """Yield the leaves of nested data."""
     if isinstance(value, UploadedFile):
         yield _file(name, value)
     elif isinstance(value, Mapping | list | tuple):
@@ -220,7 +226,7 @@ def _file(name: str, file: Any) -> Part:
 
 
 class _Chunks:
-    """The content of an upload, read from its start each time."""
+    """The content of an upload, which can be iterated over several times."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -228,12 +234,3 @@ class _Chunks:
     def __iter__(self) -> Any:
         yield from self._file.chunks()
         self._file.seek(0)
-
-
-def _key_rule(policy: Policy, *, anonymous: bool) -> KeyRule:
-    rule = policy.key
-    strict = rule.strict or policy.profile.strict
-    validator = rule.validator
-    if anonymous and not policy.guessable_anonymous:
-        validator = unguessable if validator is None else all_of(unguessable, validator)
-    return KeyRule(strict=strict, min_length=rule.min_length, max_length=rule.max_length, validator=validator)

@@ -1,24 +1,27 @@
-"""What the URLconf leads to: every callback, the layers it is wrapped in, and the policies found there."""
+"""Every route of the URLconf: its view, the callables wrapped around it, and the policies they carry."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import FunctionType
-from typing import Any
+from typing import Any, Final
 
-from django.urls import ResolverMatch
+from django.urls import ResolverMatch, get_resolver
 
-from django_idempotency.conf import Arguments
-from django_idempotency.http.exchange import MARK
+from django_idempotency.conf import Arguments, policy, urlconf
+from django_idempotency.http.private_names import rest_actions, rest_arguments, rest_class
+
+POLICY_MARK: Final = "_idempotency"  # on a decorated callable: the policy's arguments, or None if it is exempt
+_GUARD: Final = "_idempotency_guard"  # on the callable that `@idempotent` returned: itself
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One route and what is called for it."""
+    """One route and its callback."""
 
     route: str
     callback: Any
-    name: str = ""  # as requests know it, with its namespaces
+    name: str = ""  # with its namespaces, as in `request.resolver_match`
 
     @property
     def layers(self) -> list[Any]:
@@ -26,35 +29,81 @@ class Endpoint:
 
     @property
     def view(self) -> type | None:
-        """The class behind the callback, where there is one."""
+        """Return the class behind the callback, if there is one."""
         return next(filter(None, map(_class_of, self.layers)), None)
 
     @property
     def is_rest(self) -> bool:
-        return any(hasattr(layer, "cls") for layer in self.layers)
+        return any(rest_class(layer) is not None for layer in self.layers)
 
     @property
     def handlers(self) -> Mapping[str, str]:
-        """HTTP methods in small letters, and the names of the methods that answer them."""
-        actions = next((layer.actions for layer in self.layers if getattr(layer, "actions", None)), None)
+        """Map HTTP methods, in lower case, to the names of the methods that answer them."""
+        actions = next(filter(None, map(rest_actions, self.layers)), None)
         if actions is not None:
             return dict(actions)
         names = getattr(self.view, "http_method_names", ())
         return {name: name for name in names if hasattr(self.view, name)}
 
     @property
+    def is_view_set(self) -> bool:
+        return any(map(rest_actions, self.layers))
+
+    @property
+    def has_mixin(self) -> bool:
+        return hasattr(self.view, "_class_arguments")
+
+    @property
     def around(self) -> list[Arguments]:
-        """The policies of the decorators around the view."""
+        """Return the policies of the decorators around the view."""
         return [mark for mark in map(mark_of, self.layers) if mark is not None]
 
     @property
     def inside(self) -> dict[str, Arguments]:
-        """The policies of the decorated methods of its class, by name."""
+        """Return the policies of the decorated methods of its class, by name."""
         return {} if self.view is None else dict(_decorated(self.view))
+
+    @property
+    def of_class(self) -> Arguments | None:
+        """Return the policy that the mixin holds for its class, or for this route alone."""
+        own: Arguments | None = getattr(self.view, "_class_arguments", None)
+        routes = [given for given in map(rest_arguments, self.layers) if "idempotency" in given]
+        return routes[0]["idempotency"] if routes else own
+
+    @property
+    def is_protected(self) -> bool:
+        return bool(self.around or self.inside or self.of_class)
+
+    def policies(self) -> Iterator[tuple[Arguments, str]]:
+        """Yield every policy with its action. A view set's own policy is yielded once for each of its actions."""
+        yield from ((arguments, "") for arguments in (*self.around, *self.inside.values()))
+        own = self.of_class
+        if own is None:
+            return
+        for method, name in self.handlers.items():
+            if method.upper() in own.policy().methods and not hasattr(getattr(self.view, name), POLICY_MARK):
+                yield own, name if self.is_view_set else ""
+
+
+def project_endpoints() -> list[Endpoint]:
+    """Return every route of the project; none if it has no URLs, or if the settings are wrong (E001 and E003)."""
+    root = urlconf()
+    try:
+        policy()
+    except (TypeError, ValueError):
+        return []
+    return [] if root is None else list(endpoints(get_resolver(root).url_patterns))
+
+
+def operation_names(root: str) -> Iterator[str]:
+    """Yield the operation of every protected view that this URLconf leads to."""
+    for endpoint in endpoints(get_resolver(root).url_patterns):
+        for arguments, _action in endpoint.policies():
+            yield arguments.given.get("operation") or endpoint.name
 
 
 def endpoints(patterns: Iterable[Any], prefix: str = "", namespace: str = "") -> Iterator[Endpoint]:
-    """Every route below these patterns."""
+    """Yield every route below these patterns."""
     for pattern in patterns:
         route = f"{prefix}{pattern.pattern}"
         if hasattr(pattern, "url_patterns"):
@@ -66,7 +115,7 @@ def endpoints(patterns: Iterable[Any], prefix: str = "", namespace: str = "") ->
 
 
 def layers(callback: Any) -> Iterator[Any]:
-    """A callable and what it wraps, outermost first. Behind a class-based view nothing is looked for."""
+    """Yield a callable and those that it wraps, outermost first. The search ends at a class-based view."""
     seen: set[int] = set()
     found = [callback]
     while found:
@@ -79,14 +128,25 @@ def layers(callback: Any) -> Iterator[Any]:
             found.extend(_wrapped_by(layer))
 
 
+def mark_policy(guard: Any, arguments: Arguments) -> None:
+    """Mark what `@idempotent` returns."""
+    setattr(guard, POLICY_MARK, arguments)
+    setattr(guard, _GUARD, guard)
+
+
 def mark_of(layer: Any) -> Arguments | None:
-    """What `@idempotent` left on exactly this callable."""
-    mark = getattr(layer, "__dict__", {}).get(MARK)
+    """Return the arguments that this callable carries: its own, or those that functools.wraps copied to it."""
+    mark = getattr(layer, "__dict__", {}).get(POLICY_MARK)
     return mark if isinstance(mark, Arguments) else None
 
 
+def is_guard(layer: Any) -> bool:
+    """True if `@idempotent` returned this callable, and no decorator copied the mark to it with functools.wraps."""
+    return getattr(layer, "__dict__", {}).get(_GUARD) is layer
+
+
 def _class_of(layer: Any) -> type | None:
-    view: type | None = getattr(layer, "cls", None) or getattr(layer, "view_class", None)
+    view: type | None = rest_class(layer) or getattr(layer, "view_class", None)
     return view
 
 
@@ -97,7 +157,7 @@ def _wrapped_by(layer: Any) -> Iterator[Any]:
     for cell in getattr(layer, "__closure__", None) or ():
         try:
             content = cell.cell_contents
-        except ValueError:  # not filled yet
+        except ValueError:  # not assigned yet
             continue
         if isinstance(content, FunctionType | partial):
             yield content

@@ -199,6 +199,13 @@ def below_atomic(request: Request, number: str) -> Response:
     return write()
 
 
+@api_view(["POST"])
+@authentication_classes([SessionAuthentication])
+@idempotent(required=False)
+def below_optional(request: Request) -> Response:
+    return Response({"active": request.idempotency.active})  # type: ignore[attr-defined]
+
+
 class HandWritten(Authenticated):
     @idempotent
     def post(self, request: Request) -> Response:
@@ -223,6 +230,7 @@ urlpatterns = [
     path("api-view/above", above, name="above"),
     path("api-view/below", below, name="below"),
     path("api-view/below/<str:number>", below_atomic, name="below-atomic"),
+    path("api-view/below-optional", below_optional, name="below-optional"),
     path("hand-written", HandWritten.as_view(), name="hand-written"),
     path("", include(router.urls)),
 ]

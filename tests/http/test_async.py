@@ -11,7 +11,7 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 from django.db import connection
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
-from django.urls import path
+from django.urls import include, path
 from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.csrf import csrf_exempt
@@ -19,7 +19,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django_idempotency import signals
 from django_idempotency.decorators import exempt, idempotent
 from django_idempotency.exceptions import Misplaced, NotExecuted
-from django_idempotency.http.context import undisturbed
+from django_idempotency.http.context import run_to_end
 from django_idempotency.models import IdempotencyKey
 from tests.http.disconnecting import PATIENCE, Moment, abandoned, posted
 from tests.http.posting import KEY, Person, Ran
@@ -115,7 +115,8 @@ VIEWS: dict[str, Any] = {
     "left-alone": left_alone,
     "undecorated": undecorated,
 }
-urlpatterns = [path(name, csrf_exempt(view), name=name) for name, view in VIEWS.items()]
+urlpatterns: list[Any] = [path(name, csrf_exempt(view), name=name) for name, view in VIEWS.items()]
+urlpatterns.append(path("idempotency/", include("django_idempotency.urls")))
 
 
 @pytest.fixture(autouse=True)
@@ -253,7 +254,7 @@ def test_a_cancellation_is_passed_on_as_what_it_was_when_the_work_is_done() -> N
 
         async def request() -> None:
             try:
-                await undisturbed(work())
+                await run_to_end(work())
             except BaseException as error:  # noqa: BLE001 - its exact class is what is looked at
                 seen.append(type(error))
 

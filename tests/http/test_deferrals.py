@@ -1,4 +1,4 @@
-"""Views that hand work over are found, and told what is missing; others are left in peace."""
+"""A project with a registered operation learns what deferred work still needs; one without hears nothing."""
 
 import json
 import subprocess
@@ -7,32 +7,12 @@ from typing import Any
 
 import pytest
 from django.core.checks import run_checks
-from django.views import View
 
-from django_idempotency.checks.deferred import check_deferrals, hands_over
-from django_idempotency.http.urlconf import Endpoint
+from django_idempotency.checks.deferred import check_deferred_work
+from django_idempotency.flow import registry
 from testproject.servers import ROOT
-from tests.http.deferring_views import OfClass, OfRest, asynchronous, plain, queries
-from tests.http.test_setups import bare_wrapper
 
-
-@pytest.mark.parametrize(
-    ("view", "found"),
-    [
-        (plain, True),
-        (bare_wrapper(plain), True),
-        (asynchronous, True),
-        (OfClass.as_view(), True),
-        (OfRest.as_view(), True),
-        (queries, False),
-        (View.as_view(), False),
-    ],
-)
-def test_a_view_that_hands_over_is_found(view: Any, found: bool) -> None:
-    assert hands_over(Endpoint("", view)) is found
-
-
-UNUSED_CELERY = """
+WITHOUT_CELERY = """
 import json
 import sys
 import django
@@ -40,28 +20,40 @@ from django.conf import settings
 apps = ["django.contrib.auth", "django.contrib.contenttypes", "django_idempotency"]
 settings.configure(INSTALLED_APPS=apps, ROOT_URLCONF="tests.http.deferring_views", IDEMPOTENCY=json.loads(sys.argv[1]))
 django.setup()
-from django_idempotency.checks.deferred import check_deferrals
-print(*(f"{message.id} {message.msg} {message.hint}" for message in check_deferrals(None)), sep="\\n")
+from django_idempotency.checks.deferred import check_deferred_work
+from django_idempotency.operations import operation
+if sys.argv[2] == "registered":
+    operation("tests.deferred")(lambda op: None)
+print(*(f"{message.id} {message.msg} {message.hint}" for message in check_deferred_work(None)), sep="\\n")
 """
 
 
-@pytest.mark.parametrize(
-    ("given", "wrong"), [("{}", True), ("{'ENQUEUE': None}", False), ("{'ENQUEUE': print}", False)]
-)
-def test_w029_nobody_is_told(given: str, wrong: bool) -> None:
-    """In a process of its own: Celery is installed there and no application is known."""
-    said = subprocess.run(
-        [sys.executable, "-c", UNUSED_CELERY, json.dumps(given)], cwd=ROOT, capture_output=True, text=True, check=True
+def said_without_celery(given: str, operation: str = "registered") -> str:
+    """What the checks say in a process of its own: Celery is installed there, but has no application."""
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT_CELERY, given, operation], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
-    assert ("django_idempotency.W029 /plain defers work" in said) is wrong
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"), [({}, True), ({"ENQUEUE": None}, False), ({"ENQUEUE": "builtins.print"}, False)]
+)
+def test_w029_no_worker_is_notified(given: dict[str, Any], wrong: bool) -> None:
+    said = said_without_celery(json.dumps(given))
+    assert ("django_idempotency.W029 The operation 'tests.deferred' is registered" in said) is wrong
     assert ("idempotency_work" in said) is wrong
+    assert "django_idempotency.W030 The operation 'tests.deferred' is registered" in said
+
+
+def test_without_an_operation_nothing_can_be_deferred() -> None:
+    assert said_without_celery("{}", "none").strip() == ""
 
 
 @pytest.mark.django_db  # Django asks SQLite what it can do
 def test_w029_is_quiet_about_an_entry_that_is_wrong(settings: Any) -> None:
     settings.ROOT_URLCONF = "tests.http.deferring_views"
     settings.IDEMPOTENCY = {"ENQUEUE": "none.such"}
-    assert [message.id for message in check_deferrals(None)] == ["django_idempotency.W030"]
+    assert [message.id for message in check_deferred_work(None)] == ["django_idempotency.W030"]
     assert "django_idempotency.E003" in {message.id for message in run_checks()}
 
 
@@ -74,18 +66,20 @@ def test_w029_is_quiet_about_settings_that_are_none(given: Any, settings: Any) -
 
 
 @pytest.mark.parametrize(
-    ("routes", "wrong"), [("tests.http.deferring_views", True), ("tests.operations.exports", False)]
+    ("routes", "wrong"), [("tests.http.deferring_views", True), ("tests.operations.exports", False), (None, False)]
 )
-def test_w030_no_address(routes: str, wrong: bool, settings: Any) -> None:
+def test_w030_no_address(routes: str | None, wrong: bool, settings: Any) -> None:
     settings.ROOT_URLCONF = routes
     settings.IDEMPOTENCY = {"ENQUEUE": print}
-    found = check_deferrals(None)
+    found = check_deferred_work(None)
     assert [message.id for message in found] == (["django_idempotency.W030"] if wrong else [])
     assert all(message.hint for message in found)
 
 
-@pytest.mark.parametrize("routes", [None, "tests.http.described_views"])
-def test_who_hands_nothing_over_hears_nothing(routes: str | None, settings: Any) -> None:
-    settings.ROOT_URLCONF = routes
+def test_a_project_without_operations_hears_nothing(settings: Any) -> None:
+    settings.ROOT_URLCONF = "tests.http.deferring_views"
     settings.IDEMPOTENCY = {}
-    assert check_deferrals(None) == []
+    with registry.temporary_registrations():
+        registry._OPERATIONS.clear()
+        assert check_deferred_work(None) == []
+    assert check_deferred_work(None)

@@ -95,6 +95,6 @@ def test_a_success_cannot_be_one(alice: Person, settings: Any, declared: Any) ->
 
     serve(settings, view)
     alice.client.raise_request_exception = True
-    with pytest.raises(transaction.TransactionManagementError, match=r"answered 201.*with transaction\.atomic"):
+    with pytest.raises(transaction.TransactionManagementError, match=r"status 201.*with transaction\.atomic"):
         alice.post("/it")
     assert list(Group.objects.values_list("name", flat=True)) == ["taken"]

@@ -18,7 +18,7 @@ from django.urls import path
 from django_idempotency import STRIPE, Reply, ReplyRule, signals
 from django_idempotency.decorators import idempotent
 from django_idempotency.exceptions import LostFence, Misplaced, NotExecuted
-from django_idempotency.http import run
+from django_idempotency.http import waiting
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.testing import retention_over
 from tests.http.posting import KEY, Person, Ran, atomic_requests, same_answer
@@ -452,12 +452,12 @@ def test_s21_only_a_few_duplicates_wait_in_one_process(alice: Person, serve: Ser
     put_back_to_running()
     taken = 0
     try:
-        while run.WAITERS.acquire(blocking=False):
+        while waiting.WAITERS.acquire(blocking=False):
             taken += 1
         refused = alice.post("/it")
     finally:
         for _ in range(taken):
-            run.WAITERS.release()
+            waiting.WAITERS.release()
     assert (taken, refused.status_code) == (4, 409)
 
 

@@ -229,6 +229,11 @@ def test_below_api_view_nobody_can_opt_out_of_atomic_requests(alice: Person) -> 
     assert Ran.count == 0
 
 
+def test_below_api_view_the_request_has_its_attribute_without_a_key(alice: Person) -> None:
+    assert alice.post("/api-view/below-optional", key=None).json() == {"active": False}
+    assert alice.post("/api-view/below-optional").json() == {"active": True}
+
+
 def test_a_hand_written_view_without_the_mixin_is_told_how_to_get_it(alice: Person) -> None:
     alice.client.raise_request_exception = True
     with pytest.raises(Misplaced, match=r"class HandWritten\(IdempotentMixin, …\)"):

@@ -27,6 +27,9 @@ from rest_framework.routers import SimpleRouter
 from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
+from django_idempotency.checks.deferred import check_deferred_work
+from django_idempotency.checks.endpoints import check_endpoints
+from django_idempotency.checks.operations import check_operations
 from django_idempotency.decorators import exempt, idempotent
 from django_idempotency.exceptions import Misplaced
 from django_idempotency.flow import registry
@@ -34,6 +37,7 @@ from django_idempotency.reconciliation import NotLanded, reconciler
 from django_idempotency.rest_framework import IdempotentMixin
 from tests.http.posting import Person, Ran, atomic_requests
 
+LAYER = path("idempotency/", include("django_idempotency.urls"))  # this project has operations, so W030 wants them
 MIDDLEWARE = "django_idempotency.middleware.IdempotencyMiddleware"
 
 
@@ -198,7 +202,7 @@ def routed(view_set: Any) -> Any:
 def found(settings: Any, *views: Any, silenced: bool = False) -> list[CheckMessage]:
     """What the checks say of these views, each under a URL of its own, below an include."""
     inner = [path(f"{number}/", view) for number, view in enumerate(views)]
-    settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": [path("api/", include((inner, "inner")))]})
+    settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": [path("api/", include((inner, "inner"))), LAYER]})
     return said(silenced=silenced)
 
 
@@ -499,9 +503,8 @@ def test_w031_fits_no_view_of_this_project_but_a_fixture(settings: Any) -> None:
 
 def test_without_urls_there_is_nothing_to_check(settings: Any) -> None:
     del settings.ROOT_URLCONF
-    from django_idempotency.checks.endpoints import check_endpoints
-
-    assert check_endpoints(None) == []
+    for check in (check_deferred_work, check_endpoints, check_operations):
+        assert check(None) == []
 
 
 def test_plain_check_runs_them(settings: Any) -> None:

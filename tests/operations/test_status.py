@@ -6,8 +6,10 @@ from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.db.models import F
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from rest_framework.authtoken.models import Token
 
 from django_idempotency import maintenance
@@ -50,6 +52,13 @@ def test_the_first_request_and_every_later_one_get_the_same_202(alice: Person) -
     assert (second.status_code, second.content, dict(second.items())) == (202, first.content, dict(first.items()))
     assert [str(record.id)] == MESSAGES
     assert alice.post("/exports", {"another": "request"}).status_code == 422
+
+
+def test_a_poll_reads_the_record_once(alice: Person) -> None:
+    address = accepted(alice)
+    with CaptureQueriesContext(connection) as sent:
+        assert alice.client.get(address).status_code == 202
+    assert len([query["sql"] for query in sent if "idempotency_key" in query["sql"]]) == 1
 
 
 def test_a_poller_sees_pending_then_how_far_it_is_then_the_answer(alice: Person) -> None:
