@@ -23,44 +23,25 @@ LOST_LEASE = [(each.value, each.value) for each in LostLease]
 
 
 class IdempotencyKeyQuerySet(models.QuerySet["IdempotencyKey"]):
-    """Questions that people ask. Nothing here is used to change a record."""
-
-    def in_doubt(self) -> "IdempotencyKeyQuerySet":
-        """Nobody knows whether the effect happened."""
-        return self.filter(status__in=Status.IN_DOUBT)
-
-    def needing_a_person(self) -> "IdempotencyKeyQuerySet":
-        """Reconciliation gave up."""
-        return self.filter(status=Status.DEAD_LETTER)
-
-    def running(self) -> "IdempotencyKeyQuerySet":
-        """An attempt holds a lease that is live."""
-        return self.filter(status=Status.IN_PROGRESS, locked_until__gt=StatementNow())
+    """Questions that monitoring asks. Nothing here is used to change a record."""
 
     def overdue(self) -> "IdempotencyKeyQuerySet":
-        """The lease ran out and the sweeper has not come by yet."""
+        """Return records whose lease expired and that the sweeper has not handled yet."""
         return self.filter(locked_until__lte=StatementNow())
 
-    def due(self) -> "IdempotencyKeyQuerySet":
-        """The reconciler may ask now."""
-        return self.filter(reconcile_after__lte=StatementNow())
-
     def resumable(self) -> "IdempotencyKeyQuerySet":
-        """An operation that the resumer goes on with."""
+        """Return operations that the resumer continues."""
         return self.filter(status=Status.UNKNOWN, on_lost_lease=LostLease.RESUME).exclude(run_name="")
 
-    def terminal(self) -> "IdempotencyKeyQuerySet":
-        """The answer is stored."""
-        return self.filter(status__in=Status.TERMINAL)
-
     def waiting(self, silent: timedelta) -> "IdempotencyKeyQuerySet":
-        """Accepted work that no worker has begun. What was put back waits for its turn, but not for so long."""
+        """Return accepted work that no worker has begun. Work that was put back may be silent for so long."""
         forgotten = Q(last_error_code="") | Q(last_run_at__lte=StatementNow() - Value(silent))
         return self.filter(forgotten, locked_until__isnull=False, status=Status.PENDING)
 
-    def expired(self) -> "IdempotencyKeyQuerySet":
-        """The retention is over, whether or not the reaper has come by."""
-        return self.filter(expires_at__lte=StatementNow())
+    def dead_letters(self) -> "IdempotencyKeyQuerySet":
+        """Return records that reconciliation gave up on. No index has them, so they are found by their few events."""
+        noted = IdempotencyEvent.objects.using(self.db).filter(kind="dead letter").values("record_id")
+        return self.filter(id__in=noted, status=Status.DEAD_LETTER)
 
 
 class IdempotencyKey(models.Model):

@@ -9,53 +9,49 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_idempotency.console.bodies import readable
+from django_idempotency.console.actions import ACTIONS
+from django_idempotency.console.bodies import replace_surrogates
 from django_idempotency.core.progress import Progress, StepState
 from django_idempotency.core.states import Status
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 
-Words = str | Promise
+Text = str | Promise
 
-KINDS: Final[dict[str, tuple[Words, str]]] = {
-    "in doubt": (gettext_lazy("The attempt ended in doubt"), "doubt"),
-    "lease over": (gettext_lazy("The lease ran out: nobody knows what became of the attempt"), "doubt"),
+KINDS: Final[dict[str, tuple[Text, str]]] = {  # of events: title and tone
+    "in doubt": (gettext_lazy("The attempt ended without a known outcome"), "doubt"),
+    "lease over": (gettext_lazy("The lease expired: the attempt's outcome is not known"), "doubt"),
     "taken over": (gettext_lazy("Taken over and continued"), "move"),
-    "landed": (gettext_lazy("It happened"), "good"),
-    "step landed": (gettext_lazy("A step that was in doubt had happened"), "good"),
-    "step not executed": (gettext_lazy("A step that was in doubt had not happened"), "good"),
-    "not executed": (gettext_lazy("It did not happen"), "good"),
-    "evidence after the end": (gettext_lazy("It happened after all, and the record had ended as failed"), "bad"),
+    "landed": (gettext_lazy("Settled: it happened"), "good"),
+    "step landed": (gettext_lazy("Settled: the step in doubt had happened"), "good"),
+    "step not executed": (gettext_lazy("Settled: the step in doubt had not happened"), "good"),
+    "not executed": (gettext_lazy("Settled: it did not happen"), "good"),
+    "evidence after the end": (gettext_lazy("It happened after all, but the record had ended as failed"), "bad"),
     "dead letter": (gettext_lazy("Reconciliation gave up"), "bad"),
-    "denied": (gettext_lazy("A webhook said that it did not happen"), "doubt"),
-    "dismissed": (gettext_lazy("Settled by hand: it did not happen"), "good"),
-    "asked again": (gettext_lazy("Given all its tries once more"), "move"),
-    "asked": (gettext_lazy("The reconciler was asked by hand"), "move"),
-    "enqueued": (gettext_lazy("A worker was asked for again by hand"), "move"),
-    "expired": (gettext_lazy("Expired by hand"), "bad"),
+    "denied": (gettext_lazy("A webhook reported that it did not happen"), "doubt"),
+    **{each.trace.kind: (each.trace.title, each.trace.tone) for each in ACTIONS if each.trace is not None},
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that happened; without a time where none was kept."""
+    """One thing that happened. Steps have no time."""
 
-    title: Words
+    title: Text
     tone: str = "move"
     at: datetime | None = None
     cite: str = ""
     actor: str = ""
     reason: str = ""
-    earlier: bool = False  # before the key was claimed anew
+    is_earlier: bool = False  # before the key was claimed again
 
 
-def timeline(row: IdempotencyKey, events: Iterable[IdempotencyEvent]) -> list[Entry]:
-    """Oldest first."""
+def build_timeline(row: IdempotencyKey, events: Iterable[IdempotencyEvent]) -> list[Entry]:
+    """Return what happened, oldest first."""
     dated = [*_of_record(row), *map(_of_event, events)]
     ordered = sorted(dated, key=lambda entry: entry.at or row.created_at)
-    steps = list(_steps(row))
-    position = _after_last_run(ordered, row)
-    told = [*ordered[:position], *steps, *ordered[position:]]
-    return [replace(entry, earlier=bool(entry.at and entry.at < row.created_at)) for entry in told]
+    position = _find_steps_place(ordered, row)
+    entries = [*ordered[:position], *_steps(row), *ordered[position:]]
+    return [replace(entry, is_earlier=bool(entry.at and entry.at < row.created_at)) for entry in entries]
 
 
 def _of_record(row: IdempotencyKey) -> Iterator[Entry]:
@@ -65,9 +61,9 @@ def _of_record(row: IdempotencyKey) -> Iterator[Entry]:
     if row.last_run_at and row.last_run_at > row.created_at:
         yield Entry(_("Attempt %d began") % row.attempts, "move", row.last_run_at)
     if row.completed_at is not None:
-        good = row.status != Status.FAILED
-        answer = _("Answer stored: %d") % row.response_status if row.response_status else _("Ended")
-        yield Entry(answer, "good" if good else "bad", row.completed_at)
+        tone = "bad" if row.status == Status.FAILED else "good"
+        title = _("Response stored: %d") % row.response_status if row.response_status else _("Ended")
+        yield Entry(title, tone, row.completed_at)
 
 
 def _of_event(event: IdempotencyEvent) -> Entry:
@@ -76,21 +72,22 @@ def _of_event(event: IdempotencyEvent) -> Entry:
 
 
 def _steps(row: IdempotencyKey) -> Iterator[Entry]:
-    for step in steps(row):
-        done = step.state is StepState.DONE
-        title = _("Step done: %s") if done else _("Step begun, its end is not known: %s")
-        yield Entry(title % step.name, "step" if done else "doubt", cite="T7p")
+    for step in load_steps(row):
+        is_done = step.state is StepState.DONE
+        title = _("Step done: %s") if is_done else _("Step begun, its outcome is not known: %s")
+        yield Entry(title % step.name, "step" if is_done else "doubt", cite="T7p")
 
 
-def steps(row: IdempotencyKey) -> tuple[Any, ...]:
-    """The steps that stand in the record."""
+def load_steps(row: IdempotencyKey) -> tuple[Any, ...]:
+    """Return the steps that are stored in the record."""
     try:
         found = Progress.load(row.progress).steps if row.progress else ()
     except (ValueError, KeyError, TypeError):
         return ()
-    return tuple(replace(step, name=readable(step.name)) for step in found)
+    return tuple(replace(step, name=replace_surrogates(step.name)) for step in found)
 
 
-def _after_last_run(entries: list[Entry], row: IdempotencyKey) -> int:
+def _find_steps_place(entries: list[Entry], row: IdempotencyKey) -> int:
+    """Return the position of the first entry after the claim: steps are shown before it."""
     began = row.created_at
     return next((number for number, entry in enumerate(entries) if entry.at and entry.at > began), len(entries))

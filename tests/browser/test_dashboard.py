@@ -14,7 +14,7 @@ from django.urls import reverse
 from pytest_django.live_server_helper import LiveServer
 
 from django_idempotency.console.dashboard.numbers import forget
-from django_idempotency.console.dashboard.page import KINDS
+from django_idempotency.console.wording import STATES
 from testproject.history import fill
 from tests.browser.browsing import axe, launched, opened
 from tests.maintenance.records import completed
@@ -82,10 +82,10 @@ def test_a_state_has_the_hue_that_it_has_in_the_list(
     chromium: Any, cookie: dict[str, str], address: str, scheme: str
 ) -> None:
     page, _ = opened(chromium, cookie, address, color_scheme=scheme)
-    drawn = {status: hue(page.evaluate(DRAWN, kind)) for status, kind in KINDS.items()}
+    drawn = {status: hue(page.evaluate(DRAWN, state.tone)) for status, state in STATES.items()}
     records = address.removesuffix("dashboard/")
     page, _ = opened(chromium, {**cookie, "url": records}, records, color_scheme=scheme)
-    listed = {status: hue(page.evaluate(LISTED, status.value)) for status in KINDS}
+    listed = {status: hue(page.evaluate(LISTED, state.tone)) for status, state in STATES.items()}
     apart = {status: min(abs(drawn[status] - each), 360 - abs(drawn[status] - each)) for status, each in listed.items()}
     assert {status for status, degrees in apart.items() if degrees > 25} == set()
 
@@ -104,12 +104,12 @@ kind => {
 }
 """
 LISTED = """
-status => {
+tone => {
   const badge = document.createElement("span");
-  badge.classList.add("idem-status", "idem-" + status);
+  badge.classList.add("idem-status", "idem-tone-" + tone);
   document.querySelector("#content").append(badge);
   const style = getComputedStyle(badge);
-  return status === "dead_letter" ? style.backgroundColor : style.color;
+  return tone === "worst" ? style.backgroundColor : style.color;
 }
 """
 

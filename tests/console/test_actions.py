@@ -197,7 +197,7 @@ def test_several_at_once_from_the_list(operator: Client) -> None:
     assert status_of(other) == "completed"
     assert LogEntry.objects.count() == 3
     assert said(page).count("at its next run") == 3
-    assert "“completed” now" in said(page)
+    assert "changed to “completed”" in said(page)
 
 
 @pytest.mark.django_db
@@ -274,7 +274,7 @@ def test_landed_warns_that_it_makes_no_domain_writes() -> None:
 def test_not_executed_before_grace_says_how_long_to_wait(operator: Client) -> None:
     found = ready("resolve-not-executed", grace_until=timezone.now() + timedelta(minutes=10))
     asked = operator.get(act("resolve-not-executed", found))
-    assert "Grace has not passed" in asked.content.decode()
+    assert "The grace period has not passed" in asked.content.decode()
     assert not asked.context["ready"]
     page = send(operator, act("resolve-not-executed", found), asked)
     assert "it can be done in 9 min" in said(page) or "it can be done in 10 min" in said(page)
@@ -324,14 +324,14 @@ def test_the_last_try_makes_it_a_dead_letter(operator: Client, verdicts: list[An
 @pytest.mark.django_db
 def test_an_operation_without_a_reconciler_has_nobody_to_ask(operator: Client) -> None:
     page = confirm(operator, act("ask-reconciler", ready("ask-reconciler", operation="nobody.knows")))
-    assert "nobody to ask" in said(page)
+    assert "There is no reconciler" in said(page)
     assert levels(page) == ["warning"]
 
 
 @pytest.mark.django_db
 def test_what_can_be_gone_on_with_is_not_asked_about(operator: Client) -> None:
     found = ready("ask-reconciler", run_name="rides.create", on_lost_lease="resume")
-    assert "the resumer goes on" in said(confirm(operator, act("ask-reconciler", found)))
+    assert "the resumer continues" in said(confirm(operator, act("ask-reconciler", found)))
 
 
 # Somebody was quicker
@@ -354,7 +354,7 @@ def test_a_record_that_moved_on_since_it_was_looked_at(operator: Client, verdict
     with actors(1) as (other,):
         other.do(IdempotencyKey.objects.filter(pk=found).update, **moved)
     page = send(operator, act(name, found), asked)
-    assert "Somebody was quicker: it is “in progress” now" in said(page)
+    assert "This record changed to “in progress” after you opened it" in said(page)
     assert status_of(found) == "in_progress"
     assert trail(found) == []
     assert not LogEntry.objects.exists()
@@ -367,7 +367,7 @@ def test_a_new_attempt_in_the_same_state_is_another_one(operator: Client) -> Non
     asked = operator.get(act("resolve-not-executed", found))
     with actors(1) as (other,):
         other.do(IdempotencyKey.objects.filter(pk=found).update, attempt_token=uuid4())
-    assert "Somebody was quicker" in said(send(operator, act("resolve-not-executed", found), asked))
+    assert "This record changed to" in said(send(operator, act("resolve-not-executed", found), asked))
     assert status_of(found) == "unknown"
 
 
@@ -396,7 +396,7 @@ def test_the_guard_decides_when_both_press_at_once(operator: Client, vendor: str
             pressed = press.start(send, operator, act("try-again", found), asked)
             until(lambda: pressed.done() or is_waiting(number))
         page = pressed.result(60)
-    assert "Somebody was quicker: it is “unknown” now" in said(page)
+    assert "This record changed to “unknown” after you opened it" in said(page)
     assert trail(found) == []
     assert not LogEntry.objects.exists()
 
@@ -407,7 +407,7 @@ def test_pressing_twice_does_it_once(operator: Client) -> None:
     asked = operator.get(act("try-again", found))
     send(operator, act("try-again", found), asked)
     page = send(operator, act("try-again", found), asked)
-    assert "Somebody was quicker" in said(page)
+    assert "This record changed to" in said(page)
     assert len(trail(found)) == 1
 
 

@@ -27,9 +27,10 @@ from django_idempotency.flow import registry
 from django_idempotency.flow.reconcile import LONGEST_WAIT_SECONDS
 from django_idempotency.maintenance import Bounds
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
+from django_idempotency.monitoring.jobs import SCHEDULED
 from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, Outcome, Verdict, reconciler, resolve
 from django_idempotency.store import duties, limits
-from django_idempotency.tasks import SECONDS, beat_schedule
+from django_idempotency.tasks import beat_schedule
 from testproject.servers import ROOT
 from tests.flow.flows import without_autocommit
 from tests.maintenance.records import (
@@ -336,7 +337,7 @@ def test_the_settings_may_ask_for_the_schedule() -> None:
     code = "from django_idempotency.tasks import beat_schedule; print(*beat_schedule(sweep_zombies=15))"
     clean = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
     finished = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=clean, capture_output=True, text=True)
-    assert (finished.returncode, finished.stdout.split()) == (0, list(SECONDS)), finished.stderr
+    assert (finished.returncode, finished.stdout.split()) == (0, [job.task_name for job in SCHEDULED]), finished.stderr
 
 
 def test_a_rhythm_for_a_task_that_does_not_exist_is_refused() -> None:
