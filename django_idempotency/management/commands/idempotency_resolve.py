@@ -88,6 +88,7 @@ def read_reply(options: dict[str, Any]) -> Reply:
     """Return the response that the options describe, checked by the admin's form."""
     form = LandedForm({**options, "status": options["landed"]})
     if not form.is_valid():
-        raise CommandError(" ".join(f"--{name}: {text}" for name, each in form.errors.items() for text in each))
+        problems = [(name.replace("_", "-"), text) for name, each in form.errors.items() for text in each]
+        raise CommandError(" ".join(f"--{option}: {text}" for option, text in problems))
     headers = (("Content-Type", options["content_type"]),) if options["body"] else ()
     return Reply(status=options["landed"], headers=headers, body=options["body"].encode())
