@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from django_idempotency.console.wording import format_age, shorten_key
 from django_idempotency.core.states import Status
-from django_idempotency.monitoring.units import format_duration
+from django_idempotency.monitoring.units import format_interval
 
 
 class Timed(Protocol):
@@ -84,7 +84,7 @@ def _lease() -> tuple[str, str]:
 
 
 def _countdown(left: timedelta, ahead: str, behind: str) -> str:
-    return ahead % format_duration(left) if left > timedelta(0) else behind % format_duration(-left, units=1)
+    return ahead % format_interval(left) if left > timedelta(0) else behind % format_interval(-left, units=1)
 
 
 def is_late(row: Timed) -> bool:

@@ -25,7 +25,7 @@ from django_idempotency.flow.registry import reconciled_operations
 from django_idempotency.flow.settle import Outcome
 from django_idempotency.http.atomic_requests import take_over
 from django_idempotency.models import IdempotencyKey
-from django_idempotency.monitoring.units import format_duration
+from django_idempotency.monitoring.units import format_interval
 from django_idempotency.store import records
 from django_idempotency.store.database import alias
 
@@ -107,7 +107,7 @@ class _Confirmation:
     def _make_choice(self, row: Any) -> Choice:
         fits = row.status in self.action.statuses
         waits = fits and self.action.after_grace and row.grace_until is not None and row.grace_until > row.now
-        return Choice(row, fits and not waits, _mark(row), format_duration(row.grace_until - row.now) if waits else "")
+        return Choice(row, fits and not waits, _mark(row), format_interval(row.grace_until - row.now) if waits else "")
 
     def act(self, given: dict[str, Any]) -> HttpResponse:
         until = monotonic() + conf.RECONCILE_LIMIT.total_seconds()
@@ -141,7 +141,7 @@ class _Confirmation:
         if self.action.polls and not row.run_name and row.operation not in reconciled_operations():
             return _("There is no reconciler for %s in this process.") % row.operation
         left = now.grace_left if now.lease_left is None else now.lease_left
-        wait = format_duration(max(left or 0, 0) + 1)
+        wait = format_interval(max(left or 0, 0) + 1)
         return _("Not yet: a message may still be in flight. Nothing was changed; it can be done in %s.") % wait
 
     def _notify_overtaken(self, row: IdempotencyKey) -> None:

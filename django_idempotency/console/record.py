@@ -19,7 +19,7 @@ from django_idempotency.console.timeline import build_timeline, load_steps
 from django_idempotency.console.wording import STATES, badge, format_size, shorten_key
 from django_idempotency.core.states import Status
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
-from django_idempotency.monitoring.units import format_duration
+from django_idempotency.monitoring.units import format_interval
 from django_idempotency.store import records
 from django_idempotency.store.database import alias
 
@@ -101,11 +101,11 @@ def measure_lease(row: Any) -> dict[str, Any] | None:
     whole = max(1, row.lease_seconds)
     left = (row.locked_until - row.now).total_seconds()
     if left <= 0:
-        text = _("expired %s ago") % format_duration(-left, units=1)
+        text = _("expired %s ago") % format_interval(-left, units=1)
     else:
         text = _("%(left)s of %(whole)s left") % {
-            "left": format_duration(left),
-            "whole": format_duration(whole),
+            "left": format_interval(left),
+            "whole": format_interval(whole),
         }
     return {"whole": whole, "used": min(whole, max(0, int(whole - left))), "text": text, "over": left <= 0}
 

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_idempotency.core.states import Status
-from django_idempotency.monitoring.units import format_duration, format_number
+from django_idempotency.monitoring.units import format_interval, format_number
 
 _SHORT: Final = 18
 
@@ -96,8 +96,8 @@ def round_estimate(value: float) -> int:
 def format_age(then: datetime, now: datetime) -> str:
     """Return a moment by its distance from now."""
     if then > now:
-        return _("in %s") % format_duration(then - now, units=1)
-    return _("%s ago") % format_duration(now - then, units=1)
+        return _("in %s") % format_interval(then - now, units=1)
+    return _("%s ago") % format_interval(now - then, units=1)
 
 
 def format_size(count: int) -> str:

@@ -16,7 +16,7 @@ from django.utils.translation import ngettext_lazy, override
 from django_idempotency.conf import conf
 from django_idempotency.monitoring.durations import Operation
 from django_idempotency.monitoring.jobs import SCHEDULED
-from django_idempotency.monitoring.units import format_duration, format_number
+from django_idempotency.monitoring.units import format_duration, format_interval, format_number
 
 LATE_SECONDS: Final = 600  # ten sweeps of the usual schedule
 UNKNOWN_SECONDS: Final = 3600
@@ -178,13 +178,16 @@ SENTENCES: Final[Mapping[Code, str | Promise]] = {
         "message expiry, signatures and logs do: synchronize the clocks."
     ),
 }
-_LENGTHS: Final = ("age", "retention", "lease", "p99", "needed", "difference")
+_FORMATS: Final = {
+    "age": format_interval,
+    **dict.fromkeys(("retention", "lease", "p99", "needed", "difference"), format_duration),
+}
 
 
 def describe(finding: Finding) -> str:
     """Return one sentence that says what is wrong and what to do, in the active language."""
     values = {**finding.values, "number": format_number(finding.values.get("count", 0))}
-    values |= {name: format_duration(values[name]) for name in _LENGTHS if name in values}
+    values |= {name: write(values[name]) for name, write in _FORMATS.items() if name in values}
     if "operation" in values:
         values["operation"] = values["operation"] or "-"
     return str(SENTENCES[finding.code] % values)

@@ -21,11 +21,11 @@ def format_number(value: float) -> str:
 
 
 def format_duration(length: timedelta | float, units: int = 2) -> str:
-    """Return the largest units of a length of time, given in seconds or as a timedelta; a negative one counts as 0.
+    """Return the largest units of a measured length of time; a negative one counts as 0.
 
-    With one unit, and below ten seconds, one decimal is shown where it says something.
+    Below ten seconds one decimal is shown where there is one.
     """
-    seconds = max(length.total_seconds() if isinstance(length, timedelta) else length, 0.0)
+    seconds = _to_seconds(length)
     if 0 < seconds < 0.9995:
         return _with_decimal(seconds * 1000, _("%s ms"))
     if seconds < 10:
@@ -37,6 +37,15 @@ def format_duration(length: timedelta | float, units: int = 2) -> str:
         if count or parts:
             parts.append((count, text))
     return " ".join(str(text) % format_number(count) for count, text in parts[:units] if count)
+
+
+def format_interval(length: timedelta | float, units: int = 2) -> str:
+    """Return the time between two moments, in whole seconds."""
+    return format_duration(round(_to_seconds(length)), units)
+
+
+def _to_seconds(length: timedelta | float) -> float:
+    return max(length.total_seconds() if isinstance(length, timedelta) else length, 0.0)
 
 
 def _with_decimal(value: float, text: str | Promise) -> str:

@@ -120,7 +120,7 @@ def test_everybody_can_read_every_page(visit: Open, scene: Scene) -> None:
 def test_list_filter_search_and_record(visit: Open) -> None:
     page, complaints = visit(LIST, viewport=WIDE)
     see(page.locator("#result_list tbody tr")).to_have_count(15)
-    page.get_by_role("link", name="for a person").click()
+    page.get_by_role("link", name="operator (dead letter)").click()
     see(page.locator("#result_list .idem-status")).to_have_text(["dead letter"] * 3)
     page.get_by_role("link", name="Clear all filters").click()
     page.fill("#searchbar", "to expire-now")

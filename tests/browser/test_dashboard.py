@@ -14,7 +14,9 @@ from django.urls import reverse
 from pytest_django.live_server_helper import LiveServer
 
 from django_idempotency.console.dashboard.numbers import forget
+from django_idempotency.console.dashboard.sections import OUTCOMES
 from django_idempotency.console.wording import STATES
+from django_idempotency.store import counts
 from testproject.history import fill
 from tests.browser.browsing import axe, launched, opened
 from tests.maintenance.records import completed
@@ -47,6 +49,8 @@ def chromium(cookie: dict[str, str]) -> Iterator[Any]:
 @pytest.fixture
 def history(address: str) -> None:
     assert fill() > 100
+    for outcome in OUTCOMES:  # every label there is
+        counts.accumulate(60, "op", outcome, 1234, "default")
     completed("shop.checkout.views.PaymentViewSet.create")
 
 

@@ -17,7 +17,7 @@ from django_idempotency.console import bodies, record, timeline
 from django_idempotency.console.wording import STATES
 from django_idempotency.core.progress import Progress
 from django_idempotency.models import IdempotencyEvent
-from django_idempotency.monitoring.units import format_duration
+from django_idempotency.monitoring.units import format_duration, format_interval
 from django_idempotency.store import events
 from tests.console import people
 from tests.console.people import client_of, many, page_of, person
@@ -260,3 +260,10 @@ def test_the_log_of_the_admin_is_there(viewer: Client) -> None:
 )  # fmt: skip
 def test_durations(seconds: float, said: str) -> None:
     assert format_duration(seconds) == format_duration(timedelta(seconds=seconds)) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(-2, "0 s"), (0.4, "0 s"), (2.2, "2 s"), (59.7, "1 min"), (90, "1 min 30 s")]
+)
+def test_the_time_between_two_moments_is_in_whole_seconds(seconds: float, said: str) -> None:
+    assert format_interval(seconds) == said

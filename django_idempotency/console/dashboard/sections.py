@@ -19,7 +19,7 @@ from django_idempotency.console.wording import STATES, format_estimate, round_es
 from django_idempotency.core.states import Status
 from django_idempotency.monitoring.findings import JobRun
 from django_idempotency.monitoring.jobs import BY_NAME, SCHEDULED
-from django_idempotency.monitoring.units import format_duration, format_number
+from django_idempotency.monitoring.units import format_duration, format_interval, format_number
 
 OPEN: Final = [status for status in STATES if status in Status.OPEN]
 FINISHED: Final = [status for status in STATES if status not in Status.OPEN]
@@ -29,7 +29,7 @@ OUTCOMES: Final[dict[str, tuple[str | Promise, str, bool]]] = {  # label, tone, 
     "completed": (gettext_lazy("responses stored"), "good", False),
     "reserve.replay": (gettext_lazy("replays"), "good", True),
     "reserve.in_progress": (gettext_lazy("still running"), "quiet", True),
-    "reserve.failed_retry": (gettext_lazy("retried after proof that nothing happened"), "again", False),
+    "reserve.failed_retry": (gettext_lazy("retries after a failed attempt"), "again", False),
     "reserve.expired": (gettext_lazy("expired keys"), "quiet", False),
     "reserve.key_misuse": (gettext_lazy("key reused with a different request"), "bad", True),
     "reserve.unknown": (gettext_lazy("unknown outcomes"), "doubt", True),
@@ -204,7 +204,7 @@ def _describe_run(name: str, run: JobRun | None) -> list[str]:
     label = f"{name}: {BY_NAME[name].purpose}" if name in BY_NAME else name
     if run is None:
         return [label, _("never"), ""]
-    ended = _("never") if run.finished_ago is None else _("%s ago") % format_duration(run.finished_ago, units=1)
+    ended = _("never") if run.finished_ago is None else _("%s ago") % format_interval(run.finished_ago, units=1)
     return [label, ended, run.error or _describe_counts(run.counts)]
 
 

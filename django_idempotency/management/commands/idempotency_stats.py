@@ -8,7 +8,7 @@ from django.db.models import Count
 from django_idempotency.management.base import add_database, database
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.monitoring.health import Health, health
-from django_idempotency.monitoring.units import format_duration
+from django_idempotency.monitoring.units import format_interval
 
 
 class Command(BaseCommand):
@@ -45,4 +45,4 @@ def format_lines(counts: dict[str, int], now: Health) -> list[str]:
 
 
 def format_age(seconds: float | None) -> str:
-    return "none" if seconds is None else format_duration(seconds)
+    return "none" if seconds is None else format_interval(seconds)
