@@ -119,7 +119,9 @@ def sweep(bounds: Bounds | None = None) -> Counter[str]:
         return "enqueued" if send(due.id) else "failed"
 
     # Where no message is sent, `work` finds the rows that wait.
-    return _take_turns("sweep", [(duties.lost, mark), *([(duties.waiting, send_again)] if sender() else [])], bounds)
+    return _take_turns(
+        "sweep", [(duties.find_lost, mark), *([(duties.find_waiting, send_again)] if sender() else [])], bounds
+    )
 
 
 def reconcile(bounds: Bounds | None = None) -> Counter[str]:
@@ -130,7 +132,7 @@ def reconcile(bounds: Bounds | None = None) -> Counter[str]:
         outcome: Outcome = reconcile_one(due.scope, due.id, bounds.using)
         return outcome.value
 
-    return _take_turns("reconcile", [(duties.doubts, ask)], bounds)
+    return _take_turns("reconcile", [(duties.find_doubts, ask)], bounds)
 
 
 def resume(bounds: Bounds | None = None) -> Counter[str]:
@@ -141,8 +143,10 @@ def resume(bounds: Bounds | None = None) -> Counter[str]:
         outcome: Outcome = resume_one(due.scope, due.id, bounds.using)
         return outcome.value
 
-    turns: list[Turn] = [(duties.resumable, go_on)]
-    return _take_turns("resume", [*turns, *([(duties.unfinished, go_on)] if sender() else [])], bounds)
+    turns: list[Turn] = [(duties.find_resumable, go_on)]
+    if sender():
+        turns.append((duties.find_unfinished, go_on))
+    return _take_turns("resume", turns, bounds)
 
 
 def work(bounds: Bounds | None = None) -> Counter[str]:
@@ -152,7 +156,7 @@ def work(bounds: Bounds | None = None) -> Counter[str]:
     def do(due: duties.Due) -> str:
         return perform(due.id, bounds.using).value
 
-    return _take_turns("work", [(duties.waiting, do), (duties.unfinished, do)], bounds)
+    return _take_turns("work", [(duties.find_waiting, do), (duties.find_unfinished, do)], bounds)
 
 
 def reap(bounds: Bounds | None = None) -> Counter[str]:
@@ -162,7 +166,7 @@ def reap(bounds: Bounds | None = None) -> Counter[str]:
     """
     bounds = bounds or Bounds()
     with _record_run("reap", bounds) as run:
-        for page in run.read_pages(duties.past):
+        for page in run.read_pages(duties.find_past):
             _reap_page(page, run)
         if conf.EVENT_RETENTION is not None:
             _reap_old("events", events.past(conf.EVENT_RETENTION, bounds.using), run)

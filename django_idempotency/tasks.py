@@ -101,13 +101,13 @@ def once_per_message(
     def decorate(function: Function) -> Function:
         bind = signature(function).bind
 
-        def arguments(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        def bind_arguments(*args: Any, **kwargs: Any) -> dict[str, Any]:
             """Return the arguments by name: positional and keyword arguments are the same payload."""
             bound = bind(None, *args, **kwargs)
             bound.apply_defaults()
             return dict(list(bound.arguments.items())[1:])
 
-        guarded = once_per(scope, key=key or _message_id, payload=payload or arguments, **policy)(function)
+        guarded = once_per(scope, key=key or _get_message_id, payload=payload or bind_arguments, **policy)(function)
 
         @wraps(function)
         def task(*args: Any, **kwargs: Any) -> Any:
@@ -140,7 +140,7 @@ def _send_again(busy: StillRunning) -> NoReturn:
     raise Retry(exc=busy, when=wait) from busy
 
 
-def _message_id(*args: Any, **kwargs: Any) -> str:
+def _get_message_id(*args: Any, **kwargs: Any) -> str:
     if not current_task.request.id:
         raise InvalidKey("empty", "The task runs without a message, so it has no task id to use as the key: pass key=.")
     return str(current_task.request.id)

@@ -17,10 +17,10 @@ from django.urls import reverse
 from django.utils.translation import override
 
 from django_idempotency import maintenance
-from django_idempotency.console.dashboard.numbers import forget
+from django_idempotency.console.dashboard.numbers import clear_cache
 from django_idempotency.maintenance import health
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
-from django_idempotency.monitoring.durations import Operation
+from django_idempotency.monitoring.durations import OperationStats
 from django_idempotency.monitoring.findings import (
     SENTENCES,
     URGENT,
@@ -48,8 +48,8 @@ WELL: Final = Snapshot(
     runs=ON_TIME,
     clocks_apart=0.0,
 )
-SLOW: Final = Operation(lease=10, retention=86_400, seconds=[4.0] * 100)
-FORGETFUL: Final = Operation(lease=10, retention=86_399)
+SLOW: Final = OperationStats(lease=10, retention=86_400, seconds=[4.0] * 100)
+FORGETFUL: Final = OperationStats(lease=10, retention=86_399)
 
 
 def ran(name: str, **values: Any) -> dict[str, JobRun]:
@@ -57,7 +57,7 @@ def ran(name: str, **values: Any) -> dict[str, JobRun]:
 
 
 def test_nothing_is_wrong() -> None:
-    quick = Operation(lease=10, retention=None, seconds=[1.0] * 100)
+    quick = OperationStats(lease=10, retention=None, seconds=[1.0] * 100)
     assert find(replace(WELL, oldest_overdue=600.0, oldest_waiting=600.0, operations={"pay": quick})) == []
 
 
@@ -144,9 +144,9 @@ def test_all_three_report_the_same(client: Client) -> None:
     assert [each["code"] for each in said] == [each.code for each in found]
 
     client.force_login(User.objects.create_superuser("root"))
-    forget()
+    clear_cache()
     shown = client.get(reverse("admin:django_idempotency_dashboard")).context["problems"]
-    forget()
+    clear_cache()
     assert len(shown) == len(found)
     for part in ("no worker has begun it", "was not handled", "needs a person", "disk full", "1 outcome is unknown"):
         assert [text for text in shown if part in text], part
@@ -174,7 +174,7 @@ def test_the_dashboard_sees_work_that_no_worker_begins(client: Client, hours: in
     )
     change(attempt, last_run_at=F("created_at") - timedelta(hours=hours), last_error_code=code)
     client.force_login(User.objects.create_superuser("root"))
-    forget()
+    clear_cache()
     page = client.get(reverse("admin:django_idempotency_dashboard")).content.decode()
-    forget()
+    clear_cache()
     assert ("no worker has begun it" in page) is wrong

@@ -67,23 +67,23 @@ def describe_next(row: Timed) -> str:
     if row.locked_until is not None:
         is_pending = row.status == Status.PENDING
         running, over = (_("pick-up: %s left"), _("pick-up overdue by %s")) if is_pending else _lease()
-        return _countdown(row.locked_until - row.now, running, over)
+        return _format_countdown(row.locked_until - row.now, running, over)
     if row.reconcile_after is not None:
         left = row.reconcile_after - row.now
-        return _countdown(left, _("reconciler check in %s"), _("reconciler check overdue by %s"))
+        return _format_countdown(left, _("reconciler check in %s"), _("reconciler check overdue by %s"))
     if row.expires_at is None:
         return _("never expires")
     left = row.expires_at - row.now
     if row.status == Status.EXPIRED:
-        return _countdown(left, _("deleted in %s"), _("deletion overdue by %s"))
-    return _countdown(left, _("expires in %s"), _("expired %s ago"))
+        return _format_countdown(left, _("deleted in %s"), _("deletion overdue by %s"))
+    return _format_countdown(left, _("expires in %s"), _("expired %s ago"))
 
 
 def _lease() -> tuple[str, str]:
     return _("lease: %s left"), _("lease expired %s ago")
 
 
-def _countdown(left: timedelta, ahead: str, behind: str) -> str:
+def _format_countdown(left: timedelta, ahead: str, behind: str) -> str:
     return ahead % format_interval(left) if left > timedelta(0) else behind % format_interval(-left, units=1)
 
 

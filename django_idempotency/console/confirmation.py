@@ -81,7 +81,7 @@ class _Confirmation:
     def __init__(self, admin: Any, request: HttpRequest, action: Action) -> None:
         self.admin, self.request, self.action = admin, request, action
         self.using = alias()
-        self.rows = list(admin.get_queryset(request).filter(pk__in=_ids(request.GET.get("records", ""))))
+        self.rows = list(admin.get_queryset(request).filter(pk__in=_parse_ids(request.GET.get("records", ""))))
 
     def respond(self) -> HttpResponse:
         if not self.rows:
@@ -100,14 +100,16 @@ class _Confirmation:
             "choices": choices,
             "ready": any(choice.fits for choice in choices),
             "form": form,
-            "back": self._back(),
+            "back": self._build_back_url(),
         }
         return TemplateResponse(self.request, "django_idempotency/console/confirm.html", context)
 
     def _make_choice(self, row: Any) -> Choice:
         fits = row.status in self.action.statuses
         waits = fits and self.action.after_grace and row.grace_until is not None and row.grace_until > row.now
-        return Choice(row, fits and not waits, _mark(row), format_interval(row.grace_until - row.now) if waits else "")
+        return Choice(
+            row, fits and not waits, _compute_mark(row), format_interval(row.grace_until - row.now) if waits else ""
+        )
 
     def act(self, given: dict[str, Any]) -> HttpResponse:
         until = monotonic() + conf.RECONCILE_LIMIT.total_seconds()
@@ -116,10 +118,10 @@ class _Confirmation:
                 self._notify(messages.WARNING, row, _("The time for one request was used up; try again."))
                 continue
             self._act_on(row, given)
-        return HttpResponseRedirect(self._back())
+        return HttpResponseRedirect(self._build_back_url())
 
     def _act_on(self, row: IdempotencyKey, given: dict[str, Any]) -> None:
-        if self.request.POST.get(f"seen-{row.pk}") != _mark(row):
+        if self.request.POST.get(f"seen-{row.pk}") != _compute_mark(row):
             self._notify_overtaken(row)
             return
         outcome = self.action.run(row.pk, by=self.request.user.get_username(), using=self.using, **given)
@@ -156,20 +158,20 @@ class _Confirmation:
         # In quotes, because the admin capitalizes the first letter of a message.
         messages.add_message(self.request, level, f"“{shorten_key(row.key)}”: {text}")
 
-    def _back(self) -> str:
+    def _build_back_url(self) -> str:
         site = self.admin.admin_site.name
         if len(self.rows) == 1:
             return record.build_url(self.rows[0].pk, site)
         return reverse("admin:django_idempotency_idempotencykey_changelist", current_app=site)
 
 
-def _ids(text: str) -> list[UUID]:
+def _parse_ids(text: str) -> list[UUID]:
     try:
         return [UUID(part) for part in text.split(",")[:PAGE] if part]
     except ValueError:
         raise Http404 from None
 
 
-def _mark(row: IdempotencyKey) -> str:
+def _compute_mark(row: IdempotencyKey) -> str:
     """Return a digest that changes with the status and the attempt, and does not reveal the token."""
     return sha256(f"{row.status} {row.attempt_token}".encode()).hexdigest()[:16]

@@ -47,14 +47,14 @@ class Entry:
 
 def build_timeline(row: IdempotencyKey, events: Iterable[IdempotencyEvent]) -> list[Entry]:
     """Return what happened, oldest first."""
-    dated = [*_of_record(row), *map(_of_event, events)]
+    dated = [*_list_record_entries(row), *map(_convert_event, events)]
     ordered = sorted(dated, key=lambda entry: entry.at or row.created_at)
     position = _find_steps_place(ordered, row)
-    entries = [*ordered[:position], *_steps(row), *ordered[position:]]
+    entries = [*ordered[:position], *_list_step_entries(row), *ordered[position:]]
     return [replace(entry, is_earlier=bool(entry.at and entry.at < row.created_at)) for entry in entries]
 
 
-def _of_record(row: IdempotencyKey) -> Iterator[Entry]:
+def _list_record_entries(row: IdempotencyKey) -> Iterator[Entry]:
     first = _("Accepted for a worker") if row.deferred else _("Claimed")
     request = f"{row.request_method} {row.request_path}".strip()
     yield Entry(first, "start", row.created_at, "D1" if row.deferred else "T1", row.principal, request)
@@ -66,12 +66,12 @@ def _of_record(row: IdempotencyKey) -> Iterator[Entry]:
         yield Entry(title, tone, row.completed_at)
 
 
-def _of_event(event: IdempotencyEvent) -> Entry:
+def _convert_event(event: IdempotencyEvent) -> Entry:
     title, tone = KINDS.get(event.kind, (event.kind, "move"))
     return Entry(title, tone, event.at, event.transition, event.actor, event.reason)
 
 
-def _steps(row: IdempotencyKey) -> Iterator[Entry]:
+def _list_step_entries(row: IdempotencyKey) -> Iterator[Entry]:
     for step in load_steps(row):
         is_done = step.state is StepState.DONE
         title = _("Step done: %s") if is_done else _("Step begun, its outcome is not known: %s")

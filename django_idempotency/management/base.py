@@ -35,18 +35,18 @@ class JobCommand(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print the counts as JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        counts = getattr(maintenance, self.job)(self.bounds(options))
+        counts = getattr(maintenance, self.job)(self.make_bounds(options))
         self.write_counts(counts, options)
         if counts["failed"]:
             raise CommandError(f"{counts['failed']} of the records failed; see the log. The next run tries again.")
 
-    def bounds(self, options: dict[str, Any], **more: Any) -> Bounds:
+    def make_bounds(self, options: dict[str, Any], **more: Any) -> Bounds:
         shows_progress = self.stderr.isatty() and not options["json"]
         if not 1 <= options["batch_size"] <= _LARGEST_BATCH:
             raise CommandError(f"--batch-size must be at least 1, and {_LARGEST_BATCH} at most.")
         check_seconds(options, "max_runtime", "pause")
         return Bounds(
-            using=database(options),
+            using=choose_database(options),
             batch_size=options["batch_size"],
             max_runtime=options["max_runtime"],
             pause=options["pause"],
@@ -78,13 +78,13 @@ def add_database(parser: ArgumentParser) -> None:
     parser.add_argument("--database", default=None, help="the database of the records; by default the router chooses")
 
 
-def database(options: dict[str, Any]) -> str:
+def choose_database(options: dict[str, Any]) -> str:
     if options["database"] not in (None, *connections):
         raise CommandError(f"--database must be one of {', '.join(connections)}.")
     return options["database"] or alias()
 
 
-def utf8_text(typed: str) -> str:
+def parse_text(typed: str) -> str:
     """Return the argument, or reject it.
 
     Undecodable bytes on the command line arrive as lone surrogates, which no database can store.

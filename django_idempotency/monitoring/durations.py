@@ -13,7 +13,7 @@ _COLUMNS: Final = ("operation", "status", "lease_seconds", "retention_seconds", 
 
 
 @dataclass(slots=True)
-class Operation:
+class OperationStats:
     """The durations of one operation; lease and retention are those of its newest key."""
 
     lease: int
@@ -37,12 +37,12 @@ class Operation:
         return sorted(self.seconds)[ceil(len(self.seconds) * share / 100) - 1]
 
 
-def operations(using: str) -> dict[str, Operation]:
+def load_operations(using: str) -> dict[str, OperationStats]:
     """Return the operations of the newest keys. One short read backwards along the index of creation."""
-    found: dict[str, Operation] = {}
+    found: dict[str, OperationStats] = {}
     rows = IdempotencyKey.objects.using(using).order_by("-created_at").values_list(*_COLUMNS)[:NEWEST]
     for name, status, lease, retention, began, ended in rows:
-        operation = found.setdefault(name, Operation(lease, retention))
+        operation = found.setdefault(name, OperationStats(lease, retention))
         seconds = (ended - began).total_seconds() if began and ended and status == Status.COMPLETED else None
         # A run that took longer than its lease was settled later; in atomic mode one statement writes both times.
         if seconds is not None and 0 < seconds <= lease:

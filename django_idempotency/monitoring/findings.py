@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy, override
 
 from django_idempotency.conf import conf
-from django_idempotency.monitoring.durations import Operation
+from django_idempotency.monitoring.durations import OperationStats
 from django_idempotency.monitoring.jobs import SCHEDULED
 from django_idempotency.monitoring.units import format_duration, format_interval, format_number
 
@@ -40,7 +40,7 @@ class Code(StrEnum):
     CLOCKS_APART = "clocks-apart"
 
 
-# The health view answers 503 for these. The rest needs a person too, but nobody has to be called at night.
+# The health view returns 503 for these. The others can wait until morning.
 URGENT: Final = frozenset({Code.LEASE_OVERDUE, Code.WORK_WAITING, Code.DEAD_LETTERS, Code.JOB_FAILED})
 
 
@@ -68,7 +68,7 @@ class JobRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What the rules look at. Ages are in seconds by the database's clock; None: there is none, or nobody asked."""
+    """What the rules look at. Ages are in seconds by the database's clock; None if there is none."""
 
     oldest_overdue: float | None
     oldest_waiting: float | None
@@ -77,17 +77,17 @@ class Snapshot:
     dead_letters: int
     oldest_dead_letter: float | None
     runs: Mapping[str, JobRun]
-    operations: Mapping[str, Operation] = field(default_factory=dict)
+    operations: Mapping[str, OperationStats] = field(default_factory=dict)
     clocks_apart: float | None = None
 
 
 def find(seen: Snapshot) -> list[Finding]:
     """Return what is wrong, the most urgent first; an empty list if nothing is."""
-    found = [*_stuck(seen), *_failed_jobs(seen), *_missed_jobs(seen), *_unknown(seen)]
-    return [*found, *_retention(), *_operations(seen), *_clocks(seen)]
+    found = [*_find_stuck(seen), *_find_failed_jobs(seen), *_find_missed_jobs(seen), *_find_unknown(seen)]
+    return [*found, *_find_short_retention(), *_find_operations(seen), *_find_clocks(seen)]
 
 
-def _stuck(seen: Snapshot) -> Iterator[Finding]:
+def _find_stuck(seen: Snapshot) -> Iterator[Finding]:
     if seen.dead_letters:
         yield Finding(Code.DEAD_LETTERS, {"count": seen.dead_letters, "age": seen.oldest_dead_letter or 0.0})
     if seen.oldest_overdue is not None and seen.oldest_overdue > LATE_SECONDS:
@@ -96,13 +96,13 @@ def _stuck(seen: Snapshot) -> Iterator[Finding]:
         yield Finding(Code.WORK_WAITING, {"age": seen.oldest_waiting})
 
 
-def _failed_jobs(seen: Snapshot) -> Iterator[Finding]:
+def _find_failed_jobs(seen: Snapshot) -> Iterator[Finding]:
     for name, run in seen.runs.items():
         if run.error:
             yield Finding(Code.JOB_FAILED, {"job": name, "error": run.error})
 
 
-def _missed_jobs(seen: Snapshot) -> Iterator[Finding]:
+def _find_missed_jobs(seen: Snapshot) -> Iterator[Finding]:
     for job in SCHEDULED:
         run = seen.runs.get(job.name)
         if run is None or run.finished_ago is None:
@@ -111,17 +111,17 @@ def _missed_jobs(seen: Snapshot) -> Iterator[Finding]:
             yield Finding(Code.JOB_LATE, {"job": job.name, "age": run.finished_ago})
 
 
-def _unknown(seen: Snapshot) -> Iterator[Finding]:
+def _find_unknown(seen: Snapshot) -> Iterator[Finding]:
     if seen.oldest_unknown is not None and seen.oldest_unknown > UNKNOWN_SECONDS:
         yield Finding(Code.UNKNOWN_OLD, {"count": seen.unknown, "age": seen.oldest_unknown})
 
 
-def _retention() -> Iterator[Finding]:
+def _find_short_retention() -> Iterator[Finding]:
     if conf.RETENTION is not None and conf.RETENTION.total_seconds() < DAY:
         yield Finding(Code.RETENTION_SHORT, {"retention": conf.RETENTION.total_seconds()})
 
 
-def _operations(seen: Snapshot) -> Iterator[Finding]:
+def _find_operations(seen: Snapshot) -> Iterator[Finding]:
     for name, operation in sorted(seen.operations.items()):
         if operation.retention is not None and operation.retention < DAY:
             yield Finding(Code.OPERATION_RETENTION_SHORT, {"operation": name, "retention": operation.retention})
@@ -131,7 +131,7 @@ def _operations(seen: Snapshot) -> Iterator[Finding]:
             yield Finding(Code.LEASE_SHORT, values)
 
 
-def _clocks(seen: Snapshot) -> Iterator[Finding]:
+def _find_clocks(seen: Snapshot) -> Iterator[Finding]:
     if seen.clocks_apart is not None and seen.clocks_apart > CLOCK_SECONDS:
         yield Finding(Code.CLOCKS_APART, {"difference": seen.clocks_apart})
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django_idempotency.conf import conf
 from django_idempotency.fields import StatementNow
 from django_idempotency.models import DutyRun, IdempotencyKey
-from django_idempotency.monitoring.durations import operations
+from django_idempotency.monitoring.durations import load_operations
 from django_idempotency.monitoring.findings import (
     LATE_SECONDS,
     Finding,
@@ -73,22 +73,22 @@ class Health:
 def health(using: str | None = None) -> Health:
     """Read the state of the records. Every query here is answered from a small index or a small table."""
     using = using or alias()
-    return _health(using, job_runs(using)[0])
+    return _load_health(using, load_job_runs(using)[0])
 
 
 def examine(using: str, clock: Clock = timezone.now) -> list[Finding]:
     """Return everything that is wrong. Reads the newest keys of each operation as well."""
-    runs, apart = job_runs(using, clock)
-    return find(replace(_health(using, runs).snapshot, operations=operations(using), clocks_apart=apart))
+    runs, apart = load_job_runs(using, clock)
+    return find(replace(_load_health(using, runs).snapshot, operations=load_operations(using), clocks_apart=apart))
 
 
-def _health(using: str, runs: dict[str, JobRun]) -> Health:
+def _load_health(using: str, runs: dict[str, JobRun]) -> Health:
     keys = IdempotencyKey.objects.using(using)
     unknown = keys.filter(reconcile_after__isnull=False)
-    overdue, oldest_overdue = _count_and_age(keys.overdue(), "locked_until")
-    _, oldest_waiting = _count_and_age(keys.waiting(longest_silence()), "last_run_at")
-    doubts, oldest_unknown = _count_and_age(unknown, "created_at")
-    dead, oldest_dead_letter = _count_and_age(keys.dead_letters(), "created_at")
+    overdue, oldest_overdue = _measure(keys.overdue(), "locked_until")
+    _, oldest_waiting = _measure(keys.waiting(get_longest_silence()), "last_run_at")
+    doubts, oldest_unknown = _measure(unknown, "created_at")
+    dead, oldest_dead_letter = _measure(keys.dead_letters(), "created_at")
     return Health(
         overdue=overdue,
         oldest_overdue=oldest_overdue,
@@ -102,18 +102,18 @@ def _health(using: str, runs: dict[str, JobRun]) -> Health:
     )
 
 
-def longest_silence() -> timedelta:
+def get_longest_silence() -> timedelta:
     """Return how long work that was put back may wait before a worker begins it again."""
     return timedelta(seconds=LATE_SECONDS) + min(conf.RECONCILE_BACKOFF_MAX, LONGEST_WAIT)
 
 
-def _count_and_age(rows: QuerySet[IdempotencyKey], column: str) -> tuple[int, float | None]:
+def _measure(rows: QuerySet[IdempotencyKey], column: str) -> tuple[int, float | None]:
     found = rows.aggregate(count=Count("pk"), oldest=Min(column), now=Max(StatementNow()))
     age = (found["now"] - found["oldest"]).total_seconds() if found["oldest"] else None
     return found["count"], age
 
 
-def job_runs(using: str, clock: Clock = timezone.now) -> tuple[dict[str, JobRun], float | None]:
+def load_job_runs(using: str, clock: Clock = timezone.now) -> tuple[dict[str, JobRun], float | None]:
     """Return the last run of each maintenance job, and by how many seconds this machine's clock is wrong.
 
     The difference is None where no job has run: a statement needs a row to say the time in.

@@ -50,8 +50,8 @@ def subscribe(count: Count, observe: Observe, uid: str) -> None:
     """Connect a backend. Connecting it again changes nothing."""
     for metric in METRICS:
         for signal in metric.moved_by:
-            signal.connect(_counting(metric.name, count), weak=False, dispatch_uid=(uid, metric.name))
-    signals.completed.connect(_observing(observe), weak=False, dispatch_uid=(uid, DURATION))
+            signal.connect(_make_counter(metric.name, count), weak=False, dispatch_uid=(uid, metric.name))
+    signals.completed.connect(_make_observer(observe), weak=False, dispatch_uid=(uid, DURATION))
 
 
 def unsubscribe(uid: str) -> None:
@@ -62,20 +62,20 @@ def unsubscribe(uid: str) -> None:
     signals.completed.disconnect(dispatch_uid=(uid, DURATION))
 
 
-def _counting(name: str, count: Count) -> Callable[..., None]:
+def _make_counter(name: str, count: Count) -> Callable[..., None]:
     def receive(**payload: Any) -> None:
-        count(PREFIX + name, _operation(payload), payload.get("count", 1))
+        count(PREFIX + name, _find_operation(payload), payload.get("count", 1))
 
     return receive
 
 
-def _observing(observe: Observe) -> Callable[..., None]:
+def _make_observer(observe: Observe) -> Callable[..., None]:
     def receive(**payload: Any) -> None:
-        observe(_operation(payload), payload["seconds"])
+        observe(_find_operation(payload), payload["seconds"])
 
     return receive
 
 
-def _operation(payload: dict[str, Any]) -> str:
+def _find_operation(payload: dict[str, Any]) -> str:
     call = payload.get("call")
     return call.operation if call is not None else ""

@@ -45,7 +45,7 @@ class Counters:
     def add(self, metric: str, operation: str, amount: int) -> None:
         if conf.COUNT_OUTCOMES:
             with self._lock:
-                self._put({(_minute(), operation[:255], metric.removeprefix(PREFIX)): amount})
+                self._put({(_get_minute(), operation[:255], metric.removeprefix(PREFIX)): amount})
                 self._schedule()
 
     def flush(self) -> None:
@@ -83,7 +83,7 @@ class Counters:
                 self._schedule()
 
 
-def _minute() -> int:
+def _get_minute() -> int:
     return int(monotonic() // 60)
 
 

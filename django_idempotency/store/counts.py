@@ -40,7 +40,7 @@ def accumulate(ago: float, operation: str, outcome: str, amount: int, using: str
     ACCUMULATE.run(using, since=-ago, operation=operation, outcome=outcome, amount=amount)
 
 
-def over_time(seconds: float, slots: int, using: str) -> dict[str, dict[int, int]]:
+def read_slots(seconds: float, slots: int, using: str) -> dict[str, dict[int, int]]:
     """Return for each outcome how often it happened in each slot of a period that ends now; slot 0 is the newest."""
     found: dict[str, dict[int, int]] = {}
     for slot, outcome, count in OVER_TIME.rows(using, width=seconds / slots, since=-seconds):

@@ -49,7 +49,7 @@ class Row:
     error: str  # of its last run
 
 
-def records(sample: int, most: int, using: str) -> dict[str, list[Row]]:
+def load_records(sample: int, most: int, using: str) -> dict[str, list[Row]]:
     """Return the parts `sample`, `lease`, `doubt` and `dead`."""
     found: dict[str, list[Row]] = {"sample": [], "lease": [], "doubt": [], "dead": []}
     for part, row in _rows(sample, most, using):
@@ -57,7 +57,7 @@ def records(sample: int, most: int, using: str) -> dict[str, list[Row]]:
     return found
 
 
-def position(record: UUID, using: str) -> float:
+def locate(record: UUID, using: str) -> float:
     """Return the place of an id among all possible ids in their order, from 0 to 1."""
     connection = connections[using]
     # MariaDB's own type compares the last group first.

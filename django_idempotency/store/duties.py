@@ -107,32 +107,32 @@ DELETE = Statement(
 )
 
 
-def lost(limit: int, using: str, age: int = 0) -> list[Due]:
+def find_lost(limit: int, using: str, age: int = 0) -> list[Due]:
     """Return attempts whose lease expired. `age`: seconds since the run began."""
     return _read_page(LOST, limit, using, age)
 
 
-def waiting(limit: int, using: str, age: int = 0) -> list[Due]:
+def find_waiting(limit: int, using: str, age: int = 0) -> list[Due]:
     """Return deferred work that no worker picked up in time."""
     return _read_page(WAITING, limit, using, age)
 
 
-def unfinished(limit: int, using: str, age: int = 0) -> list[Due]:
+def find_unfinished(limit: int, using: str, age: int = 0) -> list[Due]:
     """Return deferred work whose worker is gone or failed, and that may be continued now."""
     return _read_page(UNFINISHED, limit, using, age)
 
 
-def doubts(limit: int, using: str, age: int = 0) -> list[Due]:
+def find_doubts(limit: int, using: str, age: int = 0) -> list[Due]:
     """Return unknown outcomes that the reconciler may ask about now."""
     return _read_page(DOUBTS, limit, using, age)
 
 
-def resumable(limit: int, using: str, age: int = 0) -> list[Due]:
+def find_resumable(limit: int, using: str, age: int = 0) -> list[Due]:
     """Return operations that may be continued now."""
     return _read_page(RESUMABLE, limit, using, age)
 
 
-def past(limit: int, using: str, age: int = 0) -> list[Due]:
+def find_past(limit: int, using: str, age: int = 0) -> list[Due]:
     """Return records whose retention is over."""
     return _read_page(PAST, limit, using, age)
 

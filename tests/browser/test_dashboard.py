@@ -13,7 +13,7 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django.live_server_helper import LiveServer
 
-from django_idempotency.console.dashboard.numbers import forget
+from django_idempotency.console.dashboard.numbers import clear_cache
 from django_idempotency.console.dashboard.sections import OUTCOMES
 from django_idempotency.console.wording import STATES
 from django_idempotency.store import counts
@@ -28,9 +28,9 @@ WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 def address(live_server: LiveServer, settings: Any) -> Iterator[str]:
     settings.IDEMPOTENCY = {"COUNT_OUTCOMES": True}
     settings.ALLOWED_HOSTS = ["*"]
-    forget()
+    clear_cache()
     yield live_server.url + reverse("admin:django_idempotency_dashboard")
-    forget()
+    clear_cache()
 
 
 @pytest.fixture

@@ -20,13 +20,13 @@ from django.utils import timezone
 
 from django_idempotency import Status, maintenance
 from django_idempotency.console.dashboard import numbers
-from django_idempotency.console.dashboard.numbers import PERIODS, Figures, ask, figures, forget
+from django_idempotency.console.dashboard.numbers import PERIODS, Figures, clear_cache, load_figures, read_figures
 from django_idempotency.console.wording import format_estimate
 from django_idempotency.core.decisions import record_id
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
 from django_idempotency.monitoring.units import format_number
 from django_idempotency.store import counts
-from django_idempotency.store.dashboard import position
+from django_idempotency.store.dashboard import locate
 from testproject.history import fill
 from tests.maintenance.records import change, claimed, completed, doubtful
 from tests.store.rows_in_states import SCOPE, Row, a_row, put
@@ -37,13 +37,13 @@ ON = {"COUNT_OUTCOMES": True}
 
 @pytest.fixture(autouse=True)
 def _asked_anew() -> Iterator[None]:
-    forget()
+    clear_cache()
     yield
-    forget()
+    clear_cache()
 
 
 def asked(period: str = "day") -> Figures:
-    return ask(PERIODS[period], "default")
+    return read_figures(PERIODS[period], "default")
 
 
 def dead_letter(**values: Any) -> None:
@@ -113,7 +113,7 @@ def test_too_many_open_records_are_estimated_too(monkeypatch: pytest.MonkeyPatch
 def test_ids_come_in_the_order_of_their_positions() -> None:
     IdempotencyKey.objects.bulk_create(many(300, Status.COMPLETED))
     ids = IdempotencyKey.objects.order_by("id").values_list("id", flat=True)
-    places = [position(each, "default") for each in ids]
+    places = [locate(each, "default") for each in ids]
     assert places == sorted(places)
     assert 0 <= places[0] < 0.1
     assert 0.9 < places[-1] < 1
@@ -158,13 +158,13 @@ def test_outcomes_are_asked_for_only_where_they_are_counted(settings: Any) -> No
 
 
 def test_figures_are_kept_for_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert figures("day").states[Status.COMPLETED] == 0
+    assert load_figures("day").states[Status.COMPLETED] == 0
     completed()
     with CaptureQueriesContext(connection) as captured:
-        assert figures("day").states[Status.COMPLETED] == 0
+        assert load_figures("day").states[Status.COMPLETED] == 0
     assert len(captured) == 0
     monkeypatch.setattr(numbers, "FRESH_SECONDS", 0.0)
-    assert figures("day").states[Status.COMPLETED] == 1
+    assert load_figures("day").states[Status.COMPLETED] == 1
 
 
 # The page

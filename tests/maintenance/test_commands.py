@@ -20,7 +20,7 @@ from django_idempotency.fields import StatementNow
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.management.commands import idempotency_work
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
-from django_idempotency.monitoring.durations import operations
+from django_idempotency.monitoring.durations import load_operations
 from django_idempotency.monitoring.findings import describe_plainly
 from django_idempotency.monitoring.health import Clock, examine
 from django_idempotency.reconciliation import Landed, resolve
@@ -188,9 +188,9 @@ def test_runs_in_atomic_mode_have_no_duration() -> None:
     """One statement writes when it began and when it ended: they would make every lease look long enough."""
     completed("tests.atomic")
     IdempotencyKey.objects.update(completed_at=F("last_run_at"))
-    assert operations("default")["tests.atomic"].seconds == []
+    assert load_operations("default")["tests.atomic"].seconds == []
     IdempotencyKey.objects.update(completed_at=F("last_run_at") + timedelta(seconds=1))
-    assert operations("default")["tests.atomic"].seconds == [1]
+    assert load_operations("default")["tests.atomic"].seconds == [1]
 
 
 @pytest.mark.usefixtures("_all_duties_ran")

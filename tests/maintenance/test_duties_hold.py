@@ -186,8 +186,8 @@ def test_every_turn_of_a_run_looks_at_what_was_due_when_the_run_began(monkeypatc
         looked.append(age)
         return []
 
-    monkeypatch.setattr(duties, "waiting", look)
-    monkeypatch.setattr(duties, "unfinished", look)
+    monkeypatch.setattr(duties, "find_waiting", look)
+    monkeypatch.setattr(duties, "find_unfinished", look)
     clock = iter(range(0, 100, 10))
     monkeypatch.setattr(maintenance, "monotonic", lambda: next(clock))
     assert maintenance.work() == {}

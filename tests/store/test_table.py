@@ -251,11 +251,11 @@ def crowd() -> None:
 def test_pages_and_lookups_use_their_index() -> None:
     crowd()
     for index, statement, page in (
-        ("idempotency_key_overdue", duties.LOST, duties.lost),
-        ("idempotency_key_overdue", duties.WAITING, duties.waiting),
-        ("idempotency_key_due", duties.DOUBTS, duties.doubts),
-        ("idempotency_key_due", duties.RESUMABLE, duties.resumable),
-        ("idempotency_key_expired", duties.PAST, duties.past),
+        ("idempotency_key_overdue", duties.LOST, duties.find_lost),
+        ("idempotency_key_overdue", duties.WAITING, duties.find_waiting),
+        ("idempotency_key_due", duties.DOUBTS, duties.find_doubts),
+        ("idempotency_key_due", duties.RESUMABLE, duties.find_resumable),
+        ("idempotency_key_expired", duties.PAST, duties.find_past),
     ):
         assert index in plan(statement, "bigint, float8", limit=100, began=-1)
         assert len(page(25, "default")) == 25

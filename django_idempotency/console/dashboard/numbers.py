@@ -12,11 +12,11 @@ from typing import Final
 
 from django_idempotency.conf import conf
 from django_idempotency.core.states import Status
-from django_idempotency.monitoring.durations import Operation, operations
+from django_idempotency.monitoring.durations import OperationStats, load_operations
 from django_idempotency.monitoring.findings import Finding, JobRun, Snapshot, find
-from django_idempotency.monitoring.health import job_runs, longest_silence
+from django_idempotency.monitoring.health import get_longest_silence, load_job_runs
 from django_idempotency.store import counts
-from django_idempotency.store.dashboard import Row, position, records
+from django_idempotency.store.dashboard import Row, load_records, locate
 from django_idempotency.store.database import alias
 
 SAMPLE: Final = 5_000
@@ -53,7 +53,7 @@ class Figures:
     doubts: Mapping[Status, list[int]]  # by AGES
     oldest_doubt: float | None
     overdue: int
-    operations: Mapping[str, Operation]
+    operations: Mapping[str, OperationStats]
     runs: Mapping[str, JobRun]
     outcomes: Mapping[str, list[int]] | None  # None: not counted
 
@@ -62,62 +62,64 @@ _known: Final[dict[tuple[str, str], tuple[float, Figures]]] = {}
 _asking: Final = Lock()
 
 
-def figures(period: str, using: str | None = None) -> Figures:
+def load_figures(period: str, using: str | None = None) -> Figures:
     """Return numbers that are at most some seconds old. One thread of a process reads them; the others wait for it."""
     using = using or alias()
     with _asking:
         made, known = _known.get((using, period), (0.0, None))
         if known is None or monotonic() - made > FRESH_SECONDS:
-            known = ask(PERIODS[period], using)
+            known = read_figures(PERIODS[period], using)
             _known[using, period] = monotonic(), known
         return known
 
 
-def forget() -> None:
+def clear_cache() -> None:
     """Discard what is cached, so that the next numbers are new."""
     with _asking:
         _known.clear()
 
 
-def ask(period: Period, using: str) -> Figures:
+def read_figures(period: Period, using: str) -> Figures:
     """Read the numbers: three queries, and a fourth where outcomes are counted."""
-    found = records(SAMPLE, MOST, using)
-    seen, runs = operations(using), job_runs(using)
+    found = load_records(SAMPLE, MOST, using)
+    seen, runs = load_operations(using), load_job_runs(using)
     full = {part for part in ("lease", "doubt", "dead") if len(found[part]) == MOST}
-    scale = _scale(found["sample"], using)
+    scale = _estimate_scale(found["sample"], using)
     open_rows = [row for part in ("lease", "doubt", "dead") if part not in full for row in found[part]]
     sampled = [row for row in found["sample"] if PARTS.get(row.status) in full or row.status not in Status.OPEN]
     doubtful = [*found["doubt"], *found["dead"]]
-    states = _states(open_rows, sampled, scale)
+    states = _count_states(open_rows, sampled, scale)
     return Figures(
-        findings=find(_snapshot(found, states, seen, *runs)),
+        findings=find(_take_snapshot(found, states, seen, *runs)),
         exact=scale == 1.0,
         states=states,
         at_least=frozenset(status for status, part in PARTS.items() if part in full and scale > 1.0),
-        created=_created(open_rows, sampled, scale, period),
-        doubts={status: _by_age(row.age for row in doubtful if row.status is status) for status in Status.IN_DOUBT},
-        oldest_doubt=_oldest(row.age for row in doubtful),
+        created=_count_created(open_rows, sampled, scale, period),
+        doubts={
+            status: _count_by_age(row.age for row in doubtful if row.status is status) for status in Status.IN_DOUBT
+        },
+        oldest_doubt=_find_oldest(row.age for row in doubtful),
         overdue=sum(row.remaining <= 0 for row in found["lease"]),
         operations=seen,
         runs=runs[0],
-        outcomes=_outcomes(period, using) if conf.COUNT_OUTCOMES else None,
+        outcomes=_load_outcomes(period, using) if conf.COUNT_OUTCOMES else None,
     )
 
 
-def _snapshot(
+def _take_snapshot(
     found: Mapping[str, list[Row]],
     states: Mapping[Status, int],
-    seen: Mapping[str, Operation],
+    seen: Mapping[str, OperationStats],
     runs: Mapping[str, JobRun],
     clocks_apart: float | None,
 ) -> Snapshot:
     return Snapshot(
-        oldest_overdue=_oldest(-row.remaining for row in found["lease"] if row.remaining <= 0),
-        oldest_waiting=_oldest(row.idle for row in found["lease"] if row.idle is not None and _is_waiting(row)),
+        oldest_overdue=_find_oldest(-row.remaining for row in found["lease"] if row.remaining <= 0),
+        oldest_waiting=_find_oldest(row.idle for row in found["lease"] if row.idle is not None and _is_waiting(row)),
         unknown=states[Status.UNKNOWN],
-        oldest_unknown=_oldest(row.age for row in found["doubt"]),
+        oldest_unknown=_find_oldest(row.age for row in found["doubt"]),
         dead_letters=states[Status.DEAD_LETTER],
-        oldest_dead_letter=_oldest(row.age for row in found["dead"]),
+        oldest_dead_letter=_find_oldest(row.age for row in found["dead"]),
         runs=runs,
         operations=seen,
         clocks_apart=clocks_apart,
@@ -128,24 +130,24 @@ def _is_waiting(row: Row) -> bool:
     """True for accepted work that no worker has begun; work that was put back has its turn later."""
     was_put_back = row.error != ""
     idle = row.idle or 0.0
-    return row.status is Status.PENDING and (not was_put_back or idle >= longest_silence().total_seconds())
+    return row.status is Status.PENDING and (not was_put_back or idle >= get_longest_silence().total_seconds())
 
 
-def _oldest(ages: Iterable[float]) -> float | None:
+def _find_oldest(ages: Iterable[float]) -> float | None:
     return max(ages, default=None)
 
 
-def _scale(sample: list[Row], using: str) -> float:
+def _estimate_scale(sample: list[Row], using: str) -> float:
     """Return how many records each one of the sample represents: one where the sample is the whole table."""
-    return 1.0 if len(sample) < SAMPLE else max(1 / position(sample[-1].id, using), 1.0)
+    return 1.0 if len(sample) < SAMPLE else max(1 / locate(sample[-1].id, using), 1.0)
 
 
-def _states(open_rows: list[Row], sampled: list[Row], scale: float) -> dict[Status, int]:
+def _count_states(open_rows: list[Row], sampled: list[Row], scale: float) -> dict[Status, int]:
     counted, estimated = Counter(row.status for row in open_rows), Counter(row.status for row in sampled)
     return {status: counted[status] + round(estimated[status] * scale) for status in Status}
 
 
-def _created(open_rows: list[Row], sampled: list[Row], scale: float, period: Period) -> dict[Status, list[int]]:
+def _count_created(open_rows: list[Row], sampled: list[Row], scale: float, period: Period) -> dict[Status, list[int]]:
     slots = {status: [0.0] * period.slots for status in Status}
     for weight, rows in ((1.0, open_rows), (scale, sampled)):
         for row in rows:
@@ -154,13 +156,13 @@ def _created(open_rows: list[Row], sampled: list[Row], scale: float, period: Per
     return {status: [round(value) for value in values] for status, values in slots.items()}
 
 
-def _by_age(ages: Iterable[float]) -> list[int]:
+def _count_by_age(ages: Iterable[float]) -> list[int]:
     found = [0] * (len(AGES) + 1)
     for age in ages:
         found[sum(age >= end for end in AGES)] += 1
     return found
 
 
-def _outcomes(period: Period, using: str) -> dict[str, list[int]]:
-    found = counts.over_time(period.seconds, period.slots, using)
+def _load_outcomes(period: Period, using: str) -> dict[str, list[int]]:
+    found = counts.read_slots(period.seconds, period.slots, using)
     return {outcome: [slots.get(slot, 0) for slot in reversed(range(period.slots))] for outcome, slots in found.items()}

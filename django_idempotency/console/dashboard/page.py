@@ -10,7 +10,7 @@ from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_idempotency.console.dashboard.numbers import PERIODS, figures
+from django_idempotency.console.dashboard.numbers import PERIODS, load_figures
 from django_idempotency.console.dashboard.sections import build_sections
 from django_idempotency.console.dashboard.series import to_local
 from django_idempotency.monitoring.findings import describe
@@ -24,7 +24,7 @@ def view(model_admin: "ModelAdmin[Any]", request: HttpRequest) -> TemplateRespon
         raise PermissionDenied
     chosen = request.GET.get("period", "day")
     chosen = chosen if chosen in PERIODS else "day"
-    found = figures(chosen)
+    found = load_figures(chosen)
     now = datetime.now(UTC)
     context = {
         **model_admin.admin_site.each_context(request),

@@ -61,16 +61,16 @@ class Section:
 
 
 def build_sections(found: Figures, period: Period, now: datetime) -> Iterator[Section]:
-    yield _states(found, "open", _("Open"), _("Nothing is open: every record is finished."), OPEN)
-    yield _states(found, "finished", _("Finished"), _("No response is stored."), FINISHED)
-    yield _doubts(found)
-    yield _durations(found)
-    yield _created(found, period, now)
-    yield _outcomes(found, period, now)
-    yield _jobs(found)
+    yield _build_states(found, "open", _("Open"), _("Nothing is open: every record is finished."), OPEN)
+    yield _build_states(found, "finished", _("Finished"), _("No response is stored."), FINISHED)
+    yield _build_doubts(found)
+    yield _build_durations(found)
+    yield _build_created(found, period, now)
+    yield _build_outcomes(found, period, now)
+    yield _build_jobs(found)
 
 
-def _states(found: Figures, name: str, title: str, empty: str, statuses: Sequence[Status]) -> Section:
+def _build_states(found: Figures, name: str, title: str, empty: str, statuses: Sequence[Status]) -> Section:
     is_estimated = name == "finished" and not found.exact
     note = _("Estimated from a sample, because there are many.") if is_estimated else ""
     if name == "open" and found.overdue:
@@ -82,7 +82,7 @@ def _states(found: Figures, name: str, title: str, empty: str, statuses: Sequenc
     rows = [
         charts.Bar(
             str(STATES[status].label),
-            _count(found, status, is_estimated),
+            _format_count(found, status, is_estimated),
             [(STATES[status].tone, found.states[status])],
         )
         for status in statuses
@@ -90,17 +90,17 @@ def _states(found: Figures, name: str, title: str, empty: str, statuses: Sequenc
     if not any(found.states[status] for status in statuses):
         return Section(name, title, note, empty)
     table = [[row.label, row.value] for row in rows]
-    return Section(name, title, note, "", _safe(charts.draw_bars(title, rows)), [_("state"), _("keys")], table)
+    return Section(name, title, note, "", _mark_safe(charts.draw_bars(title, rows)), [_("state"), _("keys")], table)
 
 
-def _count(found: Figures, status: Status, is_estimated: bool) -> str:
+def _format_count(found: Figures, status: Status, is_estimated: bool) -> str:
     count = found.states[status]
     if status in found.at_least:
         return _("more than %s") % format_number(round_estimate(count))
     return format_estimate(count) if is_estimated else format_number(count)
 
 
-def _doubts(found: Figures) -> Section:
+def _build_doubts(found: Figures) -> Section:
     title = _("Unknown outcomes by age")
     note = _("The time since their keys were first claimed.")
     if found.oldest_doubt is None:
@@ -109,13 +109,13 @@ def _doubts(found: Figures) -> Section:
     head = [_("age"), str(STATES[Status.UNKNOWN].label), str(STATES[Status.DEAD_LETTER].label)]
     rows = [
         charts.Bar(label, _describe_doubts(waiting, given_up), [("doubt", waiting), ("worst", given_up)])
-        for label, waiting, given_up in zip(_ages(), unknown, dead, strict=True)
+        for label, waiting, given_up in zip(_label_ages(), unknown, dead, strict=True)
     ]
     table = [
         [row.label, format_number(waiting), format_number(given_up)]
         for row, waiting, given_up in zip(rows, unknown, dead, strict=True)
     ]
-    return Section("doubts", title, note, "", _safe(charts.draw_bars(title, rows)), head, table)
+    return Section("doubts", title, note, "", _mark_safe(charts.draw_bars(title, rows)), head, table)
 
 
 def _describe_doubts(unknown: int, dead: int) -> str:
@@ -125,14 +125,14 @@ def _describe_doubts(unknown: int, dead: int) -> str:
     return letters if not unknown else f"{format_number(unknown)} + {letters}"
 
 
-def _ages() -> Iterator[str]:
+def _label_ages() -> Iterator[str]:
     yield _("under %s") % format_duration(AGES[0])
     for low, high in pairwise(AGES):
         yield _("%(low)s to %(high)s") % {"low": format_duration(low), "high": format_duration(high)}
     yield _("older than %s") % format_duration(AGES[-1])
 
 
-def _durations(found: Figures) -> Section:
+def _build_durations(found: Figures) -> Section:
     title = _("Handler duration compared with the lease")
     note = _("The newest 5,000 keys. The p99 should end before the shaded part, the last two thirds of the lease.")
     known = {name: each for name, each in found.operations.items() if each.median is not None}
@@ -147,7 +147,7 @@ def _durations(found: Figures) -> Section:
         table.append([name or "-", format_number(len(each.seconds)), *values])
     ticks = [charts.Tick(seconds, format_duration(seconds)) for seconds in SECONDS]
     picture = charts.draw_ranges(title, rows[:MOST_OPERATIONS], ticks, (_("median"), _("p99"), _("lease")))
-    return Section("durations", title, note, "", _safe(picture), head, table)
+    return Section("durations", title, note, "", _mark_safe(picture), head, table)
 
 
 def _shorten(name: str) -> str:
@@ -155,7 +155,7 @@ def _shorten(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"…{name[1 - LONGEST_NAME :]}"
 
 
-def _created(found: Figures, period: Period, now: datetime) -> Section:
+def _build_created(found: Figures, period: Period, now: datetime) -> Section:
     title = _("Keys by creation time and current state")
     note = _("Each row has its own scale. Deleted keys are not counted.")
     if not found.exact:
@@ -167,10 +167,10 @@ def _created(found: Figures, period: Period, now: datetime) -> Section:
     ]
     if not any(any(each.values) for each in shown):
         return Section("created", title, note, _("No key was created in this period."), wide=True)
-    return _section_over_time("created", title, note, shown, Axis(period.seconds, period.slots, now))
+    return _build_section_over_time("created", title, note, shown, Axis(period.seconds, period.slots, now))
 
 
-def _outcomes(found: Figures, period: Period, now: datetime) -> Section:
+def _build_outcomes(found: Figures, period: Period, now: datetime) -> Section:
     title = _("Request outcomes")
     note = _("Each row has its own scale. Every process counts and writes its counts every ten seconds.")
     if found.outcomes is None:
@@ -184,15 +184,15 @@ def _outcomes(found: Figures, period: Period, now: datetime) -> Section:
         for name, (label, tone, always) in OUTCOMES.items()
         if always or name in found.outcomes
     ]
-    return _section_over_time("outcomes", title, note, shown, Axis(period.seconds, period.slots, now))
+    return _build_section_over_time("outcomes", title, note, shown, Axis(period.seconds, period.slots, now))
 
 
-def _section_over_time(name: str, title: str, note: str, shown: Sequence[Series], axis: Axis) -> Section:
+def _build_section_over_time(name: str, title: str, note: str, shown: Sequence[Series], axis: Axis) -> Section:
     head, table = [_("from"), *(each.label for each in shown)], list(series.build_rows(shown, axis))
-    return Section(name, title, note, "", _safe(series.draw(title, shown, axis)), head, table, wide=True)
+    return Section(name, title, note, "", _mark_safe(series.draw(title, shown, axis)), head, table, wide=True)
 
 
-def _jobs(found: Figures) -> Section:
+def _build_jobs(found: Figures) -> Section:
     note = _("When each one last ran to its end, and what it did.")
     names = [*(job.name for job in SCHEDULED), *found.runs]
     rows = [_describe_run(name, found.runs.get(name)) for name in dict.fromkeys(names)]
@@ -213,5 +213,5 @@ def _describe_counts(counts: str) -> str:
     return ", ".join(f"{name} {format_number(count)}" for name, count in done.items()) or _("nothing to do")
 
 
-def _safe(picture: str) -> SafeString:
+def _mark_safe(picture: str) -> SafeString:
     return mark_safe(picture)  # noqa: S308 - made by an XML writer, which escapes every word

@@ -56,7 +56,7 @@ class Axis:
 
 def draw(title: str, series: Sequence[Series], axis: Axis) -> str:
     """Return a chart with one row for each series."""
-    return charts.draw_panels(title, [_panel(each, axis) for each in series], list(axis.ticks()))
+    return charts.draw_panels(title, [_make_panel(each, axis) for each in series], list(axis.ticks()))
 
 
 def build_rows(series: Sequence[Series], axis: Axis) -> Iterator[list[str]]:
@@ -70,7 +70,7 @@ def to_local(moment: datetime) -> datetime:
     return moment.astimezone(get_current_timezone())
 
 
-def _panel(series: Series, axis: Axis) -> charts.Panel:
+def _make_panel(series: Series, axis: Axis) -> charts.Panel:
     tooltips = [f"{axis.begins(slot)}: {series.format(value)}" for slot, value in enumerate(series.values)]
     if not any(series.values):
         none = _("none in the sample") if series.is_estimated else _("none")

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from django_idempotency.management.base import add_database, database
+from django_idempotency.management.base import add_database, choose_database
 from django_idempotency.monitoring.findings import Finding, describe_plainly
 from django_idempotency.monitoring.health import examine
 
@@ -17,7 +17,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print the findings as JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        found = examine(database(options))
+        found = examine(choose_database(options))
         if options["json"]:
             self.stdout.write(json.dumps({"healthy": not found, "findings": [as_json(each) for each in found]}))
         else:

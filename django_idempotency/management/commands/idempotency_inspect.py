@@ -7,7 +7,7 @@ from django.forms.models import model_to_dict
 
 from django_idempotency.console.bodies import CONTENT
 from django_idempotency.flow.resolve import find_record
-from django_idempotency.management.base import add_database, database, utf8_text
+from django_idempotency.management.base import add_database, choose_database, parse_text
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 
 
@@ -15,7 +15,7 @@ class Command(BaseCommand):
     help = "Show one record and what happened to it. Contents are only shown with --body."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("record", type=utf8_text, help="a record's id, a downstream key, or the client's key")
+        parser.add_argument("record", type=parse_text, help="a record's id, a downstream key, or the client's key")
         parser.add_argument(
             "--body", action="store_true", help="also show stored headers and body, and an operation's data"
         )
@@ -23,7 +23,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print it as JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        using = database(options)
+        using = choose_database(options)
         found = find_rows(options["record"], using)
         if not found:
             raise CommandError("There is no such record. Records are deleted after their retention.")

@@ -8,7 +8,7 @@ from django_idempotency.console.forms import LandedForm
 from django_idempotency.core.replies import Reply
 from django_idempotency.flow.resolve import find_record, resolve, try_again
 from django_idempotency.flow.settle import Landed, NotLanded, Outcome
-from django_idempotency.management.base import add_database, database, utf8_text
+from django_idempotency.management.base import add_database, choose_database, parse_text
 
 DONE = (Outcome.LANDED, Outcome.NOT_EXECUTED, Outcome.RESUMABLE, Outcome.ASKED)
 
@@ -30,19 +30,19 @@ class Command(BaseCommand):
     help = "Settle an unknown outcome by hand. The reason is kept in the audit trail."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("record", type=utf8_text, help="a record's id or a downstream key")
+        parser.add_argument("record", type=parse_text, help="a record's id or a downstream key")
         how = parser.add_mutually_exclusive_group(required=True)
         how.add_argument("--landed", type=parse_status, metavar="STATUS", help=LANDED)
         how.add_argument(
             "--not-executed", action="store_true", help="it did not happen; rejected until the grace period has passed"
         )
         how.add_argument("--try-again", action="store_true", help="reset the reconciler's tries and retry")
-        parser.add_argument("--body", type=utf8_text, default="", help="with --landed: the response body")
+        parser.add_argument("--body", type=parse_text, default="", help="with --landed: the response body")
         parser.add_argument(
-            "--content-type", type=utf8_text, default="application/json", help="with --landed: the body's content type"
+            "--content-type", type=parse_text, default="application/json", help="with --landed: the body's content type"
         )
-        parser.add_argument("--by", type=utf8_text, required=True, help="who decides")
-        parser.add_argument("--reason", type=utf8_text, required=True, help="why")
+        parser.add_argument("--by", type=parse_text, required=True, help="who decides")
+        parser.add_argument("--reason", type=parse_text, required=True, help="why")
         add_database(parser)
         parser.add_argument("--dry-run", action="store_true", help="only show the record's status")
         parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
@@ -62,7 +62,7 @@ class Command(BaseCommand):
             )
 
     def _explain(self, outcome: Outcome, options: dict[str, Any]) -> str:
-        row = find_record(options["record"], database(options))
+        row = find_record(options["record"], choose_database(options))
         if row is None:
             return "No record has this id or downstream key. For a client's key, find the id with idempotency_inspect."
         if outcome is Outcome.POSTPONED:
@@ -70,12 +70,12 @@ class Command(BaseCommand):
         return f"Its status is {row.status.replace('_', ' ')}, or another step than this one is in doubt."
 
     def _show_status(self, options: dict[str, Any]) -> None:
-        row = find_record(options["record"], database(options))
+        row = find_record(options["record"], choose_database(options))
         status = row.status if row is not None else Outcome.ABSENT.value
         self.stdout.write(json.dumps({"status": status}) if options["json"] else status.replace("_", " "))
 
     def _settle(self, options: dict[str, Any]) -> Outcome:
-        using = database(options)
+        using = choose_database(options)
         who = {"by": options["by"], "reason": options["reason"], "using": using}
         if options["try_again"]:
             return try_again(options["record"], **who)

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 from django.db.models import Count
 
-from django_idempotency.management.base import add_database, database
+from django_idempotency.management.base import add_database, choose_database
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.monitoring.health import Health, health
 from django_idempotency.monitoring.units import format_interval
@@ -19,7 +19,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        using = database(options)
+        using = choose_database(options)
         counts, now = count_statuses(using), health(using)
         if options["json"]:
             self.stdout.write(json.dumps({"statuses": counts, **now.as_json()}))

@@ -26,7 +26,7 @@ class Command(JobCommand):
         ending = Event()
         for each in (signal.SIGTERM, signal.SIGINT):  # the running operation is finished first
             signal.signal(each, lambda *received: ending.set())
-        bounds = self.bounds(options, stopped=ending.is_set)
+        bounds = self.make_bounds(options, stopped=ending.is_set)
         while not ending.is_set():
             self._look(bounds, options)
             ending.wait(options["every"])
