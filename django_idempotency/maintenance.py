@@ -118,10 +118,10 @@ def sweep(bounds: Bounds | None = None) -> Counter[str]:
             return "overtaken"
         return "enqueued" if send(due.id) else "failed"
 
-    # Where no message is sent, `work` finds the rows that wait.
-    return _take_turns(
-        "sweep", [(duties.find_lost, mark), *([(duties.find_waiting, send_again)] if sender() else [])], bounds
-    )
+    turns: list[Turn] = [(duties.find_lost, mark)]
+    if sender():  # else `work` finds the rows that wait
+        turns.append((duties.find_waiting, send_again))
+    return _take_turns("sweep", turns, bounds)
 
 
 def reconcile(bounds: Bounds | None = None) -> Counter[str]:

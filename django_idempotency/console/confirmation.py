@@ -107,9 +107,8 @@ class _Confirmation:
     def _make_choice(self, row: Any) -> Choice:
         fits = row.status in self.action.statuses
         waits = fits and self.action.after_grace and row.grace_until is not None and row.grace_until > row.now
-        return Choice(
-            row, fits and not waits, _compute_mark(row), format_interval(row.grace_until - row.now) if waits else ""
-        )
+        grace = format_interval(row.grace_until - row.now) if waits else ""
+        return Choice(row, fits and not waits, _compute_mark(row), grace)
 
     def act(self, given: dict[str, Any]) -> HttpResponse:
         until = monotonic() + conf.RECONCILE_LIMIT.total_seconds()
