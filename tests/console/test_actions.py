@@ -14,10 +14,11 @@ from django.test import Client
 from django.utils import timezone
 
 from django_idempotency import Status
-from django_idempotency.console.actions import ACTIONS, BY_NAME
+from django_idempotency.console.actions import ACTIONS, BY_NAME, OUTCOMES, Action
+from django_idempotency.console.timeline import KINDS
 from django_idempotency.flow.registry import _RECONCILERS
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
-from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, reconciler, try_again
+from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, Outcome, reconciler, try_again
 from django_idempotency.store import records
 from tests.console.people import (
     LIST,
@@ -180,6 +181,12 @@ def test_the_states_are_those_of_the_table() -> None:
         "enqueue": {Status.PENDING},
         "expire-now": {Status.COMPLETED, Status.FAILED},
     }
+
+
+@pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.name)
+def test_every_outcome_of_an_action_has_its_words(action: Action) -> None:
+    assert set(action.done) <= {*OUTCOMES, Outcome.POSTPONED}, "how long to wait is computed"
+    assert action.trace is None or KINDS[action.trace.kind] == (action.trace.title, action.trace.tone)
 
 
 @pytest.mark.django_db

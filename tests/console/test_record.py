@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +14,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
+import django_idempotency
 from django_idempotency import Status
 from django_idempotency.console import bodies, record, timeline
 from django_idempotency.console.wording import STATES
@@ -89,11 +92,6 @@ def test_a_kind_that_the_console_does_not_know_is_shown_as_it_is(viewer: Client)
 
 
 def test_every_kind_that_the_package_writes_has_its_words() -> None:
-    import re
-    from pathlib import Path
-
-    import django_idempotency
-
     sources = [path.read_text() for path in Path(django_idempotency.__file__).parent.rglob("*.py")]
     written = {kind for text in sources for kind in re.findall(r'events\.note\(\s*[\w.]+, "([^"]+)"', text)}
     assert {"in doubt", "dead letter", "dismissed"} <= written
@@ -267,3 +265,13 @@ def test_durations(seconds: float, said: str) -> None:
 )
 def test_the_time_between_two_moments_is_in_whole_seconds(seconds: float, said: str) -> None:
     assert format_interval(seconds) == said
+
+
+@pytest.mark.parametrize("sheet", ["console.css", "dashboard.css"])
+def test_every_state_has_its_words_and_its_colour(sheet: str) -> None:
+    text = (Path(django_idempotency.__file__).parent / "static" / "django_idempotency" / sheet).read_text()
+    prefix = ".idem-tone-" if sheet == "console.css" else ".chart ."
+    assert set(STATES) == set(Status)
+    plain = {"quiet"} if sheet == "console.css" else set()  # the colour of a badge without a tone
+    for tone in {state.tone for state in STATES.values()} - plain:
+        assert re.search(rf"{re.escape(prefix + tone)}\b", text), tone
