@@ -61,13 +61,13 @@ def measured(period: str) -> Iterator[str]:
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 
-    from django_idempotency.console.dashboard.numbers import PERIODS, ask
+    from django_idempotency.console.dashboard.numbers import PERIODS, read_figures
 
     seconds = []
     for _ in range(5):
         began = time.monotonic()
         with CaptureQueriesContext(connection) as captured:
-            ask(PERIODS[period], "default")
+            read_figures(PERIODS[period], "default")
         seconds.append(time.monotonic() - began)
     print(f"\nfigures of a {period}: {len(captured)} queries, {min(seconds) * 1000:.0f} ms, the first time "
           f"{seconds[0] * 1000:.0f} ms")  # fmt: skip

@@ -1,4 +1,4 @@
-"""The admin of the records: a list, a page for each, and what an operator may do. See docs/how-to/admin.md."""
+"""The admin of the records: a list, a page for each record, and operator actions. See docs/how-to/admin.md."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from django_idempotency.console import actions, changelist, columns, confirmation, record
+from django_idempotency.console.bodies import CONTENT
 from django_idempotency.console.changelist import Listing
 from django_idempotency.console.dashboard import page
 from django_idempotency.console.filters import FILTERS
@@ -29,19 +30,16 @@ if TYPE_CHECKING:
 else:
     _Admin = admin.ModelAdmin
 
-# What a client sent or was answered: the list has no use for it.
-CONTENT = ("response_body", "response_headers", "arguments", "progress")
-
 
 @admin.register(IdempotencyKey)
 class IdempotencyKeyAdmin(_Admin):
-    """Nothing is edited here: every change is one of the guarded functions."""
+    """Nothing is edited here: every change is made by an action, and guarded by its statement."""
 
     list_display = ("shown_status", "shown_key", "work", "created", "waits", "shown_attempts")
     list_display_links = None
     list_filter = (*FILTERS,)
     search_fields = ("key",)
-    search_help_text = _("The whole of a key, a record's id, a derived key or a principal.")
+    search_help_text = _("A complete idempotency key, record id, downstream key or principal.")
     sortable_by = ()
     show_full_result_count = False
     show_facets = ShowFacets.NEVER
@@ -61,11 +59,11 @@ class IdempotencyKeyAdmin(_Admin):
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
         if not search_term:
             return queryset, False
-        named = changelist.named(queryset, search_term)
-        return (changelist.of_principal(queryset, search_term) if named is None else named), False
+        found = changelist.find_named(queryset, search_term)
+        return (changelist.filter_principal(queryset, search_term) if found is None else found), False
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
-        """Only what the filters ask for; a NUL is refused here because PostgreSQL refuses it later."""
+        """Allow the filters' own lookups; reject NUL, which PostgreSQL would reject later."""
         return lookup in {each.parameter_name for each in FILTERS} and "\x00" not in str(value)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -78,9 +76,11 @@ class IdempotencyKeyAdmin(_Admin):
         return False
 
     def get_actions(self, request: HttpRequest, action_location: Any = None) -> dict[str, Any]:
-        """Those of the list; the record's page has buttons of its own. Django 6.1 asks for each place."""
-        may = actions.allowed(request.user)
-        return {each.name: (partial(confirmation.chosen, each.name), each.name, each.label) for each in may}
+        """Return the actions of the list; a record's page has its own buttons. Django 6.1 passes a location."""
+        allowed = actions.list_allowed(request.user)
+        return {
+            each.name: (partial(confirmation.redirect_to_page, each.name), each.name, each.label) for each in allowed
+        }
 
     def get_urls(self) -> list[URLPattern]:
         dashboard = self.admin_site.admin_view(partial(page.view, self))
@@ -95,15 +95,15 @@ class IdempotencyKeyAdmin(_Admin):
     ) -> HttpResponse:
         if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
             raise PermissionDenied
-        found = changelist.record_in(unquote(object_id))
-        row = record.one(self.get_queryset(request), found) if found else None
+        found = changelist.parse_record(unquote(object_id))
+        row = record.find_row(self.get_queryset(request), found) if found else None
         if row is None:
-            messages.warning(request, _("There is no such record; an answer past its retention is deleted."))
+            messages.warning(request, _("There is no such record. Records are deleted after their retention."))
             return redirect("admin:django_idempotency_idempotencykey_changelist")
-        context = {**self.page_context(request), **record.context(row, request.user)}
+        context = {**self.build_page_context(request), **record.build_context(row, request.user)}
         return TemplateResponse(request, "django_idempotency/console/record.html", context)
 
-    def page_context(self, request: HttpRequest) -> dict[str, Any]:
+    def build_page_context(self, request: HttpRequest) -> dict[str, Any]:
         request.current_app = self.admin_site.name
         return {**self.admin_site.each_context(request), "opts": self.opts, "media": self.media}
 
@@ -113,20 +113,20 @@ class IdempotencyKeyAdmin(_Admin):
 
     @admin.display(description=_("key"))
     def shown_key(self, row: Any) -> SafeString:
-        return columns.key(row, record.url(row.pk, self.admin_site.name))
+        return columns.render_key(row, record.build_url(row.pk, self.admin_site.name))
 
     @admin.display(description=_("work"))
     def work(self, row: Any) -> SafeString:
-        return columns.work(row)
+        return columns.render_work(row)
 
     @admin.display(description=_("created"))
     def created(self, row: Any) -> SafeString:
-        return columns.moment(row.created_at, row.now)
+        return columns.render_moment(row.created_at, row.now)
 
     @admin.display(description=_("next"))
     def waits(self, row: Any) -> SafeString:
-        return columns.waits(row)
+        return columns.render_next(row)
 
     @admin.display(description=_("attempts"))
     def shown_attempts(self, row: Any) -> str:
-        return columns.attempts(row)
+        return columns.format_attempts(row)

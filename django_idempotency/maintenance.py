@@ -1,6 +1,6 @@
-"""The duties: sweep, reconcile, resume, reap. Plain functions that return counts; tasks and commands wrap them.
+"""The maintenance jobs: sweep, reconcile, resume, work and reap. Tasks and commands call these functions.
 
-Two runs at once are harmless: every change is compared and set row by row, and the loser does nothing.
+Each returns its counts. Two runs at once are harmless: every change is guarded, and the run that loses does nothing.
 """
 
 import json
@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 from time import monotonic, sleep
-from typing import Any, Final
+from typing import Any
+from uuid import UUID
 
-from django.db import InterfaceError, OperationalError
 from django.db.models import QuerySet
 
 from django_idempotency import signals
@@ -30,21 +30,20 @@ from django_idempotency.models import DutyRun
 from django_idempotency.monitoring.health import health
 from django_idempotency.signals import announce, logger
 from django_idempotency.store import counts as outcomes
-from django_idempotency.store import duties, events, limits
+from django_idempotency.store import duties, events
 from django_idempotency.store.database import alias
-from django_idempotency.store.deletion import delete
+from django_idempotency.store.deletion import delete_page, is_contended
 
 __all__ = ["Bounds", "health", "reap", "reconcile", "resume", "sweep", "work"]
 
-_WAITS: Final = 12  # for a lock, in one page: enough to find the one row of a thousand that somebody holds
-
 Progress = Callable[[Counter[str]], None]
-Look = Callable[[int, str, int], list[duties.Due]]
+Look = Callable[[int, str, int], list[duties.Due]]  # limit, database, seconds since the run began
+Turn = tuple[Look, Callable[[duties.Due], str]]  # which rows, and what is done with one; returns what is counted
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """How much one run of a duty may do."""
+    """How much one run of a maintenance job may do."""
 
     using: str = field(default_factory=alias)
     batch_size: int = 1000
@@ -52,212 +51,191 @@ class Bounds:
     pause: float = 0.0  # seconds between batches, so that requests get their turn
     dry_run: bool = False
     progress: Progress = lambda counts: None
-    stopped: Callable[[], bool] = lambda: False  # asked between rows: whoever runs the duty wants to end
+    stopped: Callable[[], bool] = lambda: False  # asked between rows; True ends the run
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:
             raise ValueError(f"batch_size must be at least 1; it is {self.batch_size!r}.")
 
 
+class _Run:
+    """One run of a job: its bounds, its clock and its counts."""
+
+    def __init__(self, job: str, bounds: Bounds) -> None:
+        self.job, self.bounds = job, bounds
+        self.counts: Counter[str] = Counter()
+        self._began = monotonic()
+        self._end = inf if bounds.max_runtime is None else self._began + bounds.max_runtime
+
+    def is_over(self) -> bool:
+        """True if the run has used up its time; asked between rows, because one poll may take long."""
+        return self.bounds.stopped() or monotonic() >= self._end
+
+    def read_pages(self, look: Look) -> Iterator[list[duties.Due]]:
+        """Yield rows that were due when the run began, each once, until there are no more or the run is over.
+
+        Rows that fail stay due and sort first. Each page grows by their number so they cannot crowd out the rest.
+        """
+        bounds, seen, still_due = self.bounds, set[UUID](), 0
+        while page := look(bounds.batch_size + still_due, bounds.using, self._count_seconds()):
+            if bounds.dry_run:
+                self.counts["due"] += len(page)
+                return
+            fresh = [due for due in page if due.id not in seen]
+            if fresh:
+                yield fresh
+            bounds.progress(self.counts)
+            if len(page) < bounds.batch_size + still_due or self.is_over():
+                return
+            seen = {due.id for due in page}
+            still_due = max(still_due, len(page) - len(fresh))
+            sleep(bounds.pause)
+
+    def handle(self, due: duties.Due, function: Callable[[duties.Due], str]) -> None:
+        """Do one row. An error is this row's alone, unless the database is gone: that ends the run."""
+        try:
+            self.counts[function(due)] += 1
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other rows must have their turn
+            if is_contended(error):
+                self.counts["contended"] += 1
+                return
+            logger.exception("%s failed on idempotency record %s; its next run tries again.", self.job, due.id)
+            self.counts["failed"] += 1
+
+    def _count_seconds(self) -> int:
+        return int(monotonic() - self._began)
+
+
 def sweep(bounds: Bounds | None = None) -> Counter[str]:
-    """Leases that ran out become unknown; messages that nobody picked up are sent again."""
+    """Mark attempts whose lease expired as unknown, and send messages again that no worker picked up."""
     bounds = bounds or Bounds()
 
-    def lost(due: duties.Due) -> str:
+    def mark(due: duties.Due) -> str:
         return "unknown" if lapse(due.ref(bounds.using)) else "overtaken"
 
-    def waiting(due: duties.Due) -> str:
+    def send_again(due: duties.Due) -> str:
         if not duties.enqueued_again(due.ref(bounds.using), pick_up_seconds()):
             return "overtaken"
         return "enqueued" if send(due.id) else "failed"
 
-    # Where no message is sent, what waits is left to `work`.
-    return _each("sweep", [(duties.lost, lost), *([(duties.waiting, waiting)] if sender() else [])], bounds)
+    turns: list[Turn] = [(duties.find_lost, mark)]
+    if sender():  # else `work` finds the rows that wait
+        turns.append((duties.find_waiting, send_again))
+    return _take_turns("sweep", turns, bounds)
 
 
 def reconcile(bounds: Bounds | None = None) -> Counter[str]:
-    """Doubts that are due are asked about."""
+    """Ask about every unknown outcome that is due."""
     bounds = bounds or Bounds()
 
-    def one(due: duties.Due) -> str:
+    def ask(due: duties.Due) -> str:
         outcome: Outcome = reconcile_one(due.id, bounds.using)
         return outcome.value
 
-    return _each("reconcile", [(duties.doubts, one)], bounds)
+    return _take_turns("reconcile", [(duties.find_doubts, ask)], bounds)
 
 
 def resume(bounds: Bounds | None = None) -> Counter[str]:
-    """Operations whose process is gone are gone on with; of deferred ones a worker is told."""
+    """Continue operations whose process is gone; for deferred ones, send a worker a message."""
     bounds = bounds or Bounds()
 
-    def one(due: duties.Due) -> str:
+    def go_on(due: duties.Due) -> str:
         outcome: Outcome = resume_one(due.id, bounds.using)
         return outcome.value
 
-    return _each("resume", [(duties.resumable, one), *([(duties.unfinished, one)] if sender() else [])], bounds)
+    turns: list[Turn] = [(duties.find_resumable, go_on)]
+    if sender():
+        turns.append((duties.find_unfinished, go_on))
+    return _take_turns("resume", turns, bounds)
 
 
 def work(bounds: Bounds | None = None) -> Counter[str]:
-    """Deferred operations that are due are performed, here and now: a worker that needs no messages."""
+    """Perform deferred operations that are due, here and now: a worker that needs no messages."""
     bounds = bounds or Bounds()
 
-    def one(due: duties.Due) -> str:
+    def do(due: duties.Due) -> str:
         return perform(due.id, bounds.using).value
 
-    return _each("work", [(duties.waiting, one), (duties.unfinished, one)], bounds)
+    return _take_turns("work", [(duties.find_waiting, do), (duties.find_unfinished, do)], bounds)
 
 
 def reap(bounds: Bounds | None = None) -> Counter[str]:
-    """Answers past their retention are deleted, or kept for audit where the policy says so.
+    """Delete stored responses whose retention is over, or keep them for audit where the policy says so.
 
-    What is open or in doubt has no expiry and is never seen here. Events and counts have retentions of their own.
+    Open and unknown records have no expiry and are never read here. Events and counts have their own retention.
     """
     bounds = bounds or Bounds()
-    over = _time_limit(bounds)
-    with _run_of("reap", bounds) as counts:
-        for page in _pages(duties.past, bounds, counts, over, monotonic()):
-            _reap_page(page, bounds, counts)
+    with _record_run("reap", bounds) as run:
+        for page in run.read_pages(duties.find_past):
+            _reap_page(page, run)
         if conf.EVENT_RETENTION is not None:
-            _reap_old("events", events.past(conf.EVENT_RETENTION, bounds.using), bounds, counts, over)
+            _reap_old("events", events.past(conf.EVENT_RETENTION, bounds.using), run)
         if conf.COUNT_RETENTION is not None:
-            _reap_old("counts", outcomes.past(conf.COUNT_RETENTION, bounds.using), bounds, counts, over)
-    if counts["deleted"]:
-        announce(signals.pruned, count=counts["deleted"], using=bounds.using)
-    return counts
+            _reap_old("counts", outcomes.past(conf.COUNT_RETENTION, bounds.using), run)
+    if run.counts["deleted"]:
+        announce(signals.pruned, count=run.counts["deleted"], using=bounds.using)
+    return run.counts
 
 
-def _reap_page(page: list[duties.Due], bounds: Bounds, counts: Counter[str]) -> None:
-    deleted, held = _deleted(page, bounds.using, counts)
-    counts["deleted"] += deleted
-    if deleted == len(page):
+def _reap_page(page: list[duties.Due], run: _Run) -> None:
+    using, before = run.bounds.using, run.counts["deleted"]
+    held = delete_page([due.id for due in page], using, run.counts)
+    if run.counts["deleted"] - before == len(page):
         return
     reply = render(IETF, ABANDONED, 408, safe_new_key=True)
 
-    def ended(due: duties.Due) -> str:
+    def end(due: duties.Due) -> str:
         if due.status is Status.PENDING:
-            return "abandoned" if duties.abandon(due.ref(bounds.using), reply) else ""
-        return "expired" if duties.expire(due.ref(bounds.using)) else ""
+            return "abandoned" if duties.abandon(due.ref(using), reply) else ""
+        return "expired" if duties.expire(due.ref(using)) else ""
 
     for due in page:
-        if due.status in (Status.PENDING, Status.COMPLETED, Status.FAILED) and due not in held:
-            counts[_tried("reap", ended, due)] += 1
-    del counts[""]
+        if due.status in (Status.PENDING, *Status.TERMINAL) and due.id not in held:
+            run.handle(due, end)
+    del run.counts[""]
 
 
-def _deleted(page: list[duties.Due], using: str, counts: Counter[str]) -> tuple[int, set[duties.Due]]:
-    """How many went, and which ones somebody holds. What keeps one from going must not keep the others: by halves."""
-    deleted, waits, held = 0, 0, set[duties.Due]()
-    parts = [page]
-    while parts:
-        part = parts.pop()
-        try:
-            deleted += delete([due.id for due in part], using)
-        except Exception as error:  # noqa: BLE001 - a trigger's, a receiver's: whatever it is, it is some row's
-            contended = _contended(error)
-            waits += contended
-            if contended and (len(part) == 1 or waits >= _WAITS):
-                held.update(part)
-            elif len(part) == 1:
-                logger.exception("Idempotency record %s cannot be deleted; the next run tries again.", part[0].id)
-                counts["failed"] += 1
-            else:
-                middle = len(part) // 2
-                parts += part[middle:], part[:middle]
-    if held:
-        counts["contended"] += len(held)
-    return deleted, held
-
-
-def _contended(error: Exception) -> bool:
-    """Whether another transaction held the row. A database that is gone ends the run."""
-    lost = isinstance(error, OperationalError | InterfaceError)
-    if lost and not limits.may_repeat(error):
-        raise error
-    return lost
-
-
-def _reap_old(name: str, old: QuerySet[Any], bounds: Bounds, counts: Counter[str], over: Callable[[], bool]) -> None:
-    """Batch by batch; at least one in every run, so that a run whose time is short gets on as well."""
+def _reap_old(name: str, old: QuerySet[Any], run: _Run) -> None:
+    """Delete rows in batches; at least one batch in every run, so that short runs make progress too."""
+    bounds = run.bounds
     while ids := list(old.values_list("pk", flat=True)[: bounds.batch_size]):
         if bounds.dry_run:
-            counts[name] = len(ids)
+            run.counts[name] = len(ids)
             return
-        counts[name] += old.model._default_manager.using(bounds.using).filter(pk__in=ids).delete()[0]
-        bounds.progress(counts)
-        if len(ids) < bounds.batch_size or over():
+        run.counts[name] += old.model._default_manager.using(bounds.using).filter(pk__in=ids).delete()[0]
+        bounds.progress(run.counts)
+        if len(ids) < bounds.batch_size or run.is_over():
             return
         sleep(bounds.pause)
 
 
-def _each(duty: str, turns: Sequence[tuple[Look, Callable[[duties.Due], str]]], bounds: Bounds) -> Counter[str]:
-    over, began = _time_limit(bounds), monotonic()
-    with _run_of(duty, bounds) as counts:
-        for look, one in turns:
-            for page in _pages(look, bounds, counts, over, began):
+def _take_turns(job: str, turns: Sequence[Turn], bounds: Bounds) -> Counter[str]:
+    with _record_run(job, bounds) as run:
+        for look, function in turns:
+            for page in run.read_pages(look):
                 for due in page:
-                    if over():
+                    if run.is_over():
                         break
-                    counts[_tried(duty, one, due)] += 1
-    return counts
-
-
-def _tried(duty: str, one: Callable[[duties.Due], str], due: duties.Due) -> str:
-    """One row that fails must not keep the others from their turn; a database that is gone ends the run."""
-    try:
-        return one(due)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is this row's
-        if _contended(error):
-            return "contended"
-        logger.exception("%s failed on idempotency record %s; its next run tries again.", duty, due.id)
-        return "failed"
-
-
-def _time_limit(bounds: Bounds) -> Callable[[], bool]:
-    """Whether this run has had its time; asked between rows, because one poll may take long."""
-    end = inf if bounds.max_runtime is None else monotonic() + bounds.max_runtime
-    return lambda: bounds.stopped() or monotonic() >= end
-
-
-def _pages(
-    look: Look, bounds: Bounds, counts: Counter[str], over: Callable[[], bool], began: float
-) -> Iterator[list[duties.Due]]:
-    """Pages of what was due when the run began, until nothing new is found or the time is over.
-
-    What failed stays due and comes first in every page: the pages grow by it, so that the others have their turn.
-    """
-    seen: set[object] = set()
-    stuck = 0
-    while page := look(stuck + bounds.batch_size, bounds.using, int(began - monotonic())):
-        if bounds.dry_run:
-            counts["due"] += len(page)
-            return
-        fresh = [due for due in page if due.id not in seen]
-        if fresh:
-            yield fresh
-        bounds.progress(counts)
-        if len(page) < stuck + bounds.batch_size or over():
-            return
-        seen = {due.id for due in page}
-        stuck = max(stuck, len(page) - len(fresh))
-        sleep(bounds.pause)
+                    run.handle(due, function)
+    return run.counts
 
 
 @contextmanager
-def _run_of(duty: str, bounds: Bounds) -> Iterator[Counter[str]]:
-    """Note when the duty began, when it ended, what it did, and what stopped it."""
-    counts: Counter[str] = Counter()
+def _record_run(job: str, bounds: Bounds) -> Iterator[_Run]:
+    """Record when the job began and ended, what it did, and what stopped it."""
+    run = _Run(job, bounds)
     if bounds.dry_run:
-        yield counts
+        yield run
         return
     runs = DutyRun.objects.using(bounds.using)
-    runs.get_or_create(duty=duty)  # two first runs at once would deadlock in update_or_create on MariaDB
-    runs.filter(duty=duty).update(started_at=StatementNow())
+    runs.get_or_create(duty=job)  # two first runs at once would deadlock in update_or_create on MariaDB
+    runs.filter(duty=job).update(started_at=StatementNow())
     error = ""
     try:
-        yield counts
+        yield run
     except BaseException as problem:
         error = f"{type(problem).__name__}: {problem}"
         raise
     finally:
-        said = {"finished_at": StatementNow(), "counts": json.dumps(counts), "error": error}
-        runs.filter(duty=duty).update(**said)
+        result = {"finished_at": StatementNow(), "counts": json.dumps(run.counts), "error": error}
+        runs.filter(duty=job).update(**result)

@@ -7,6 +7,7 @@ from django.db import DEFAULT_DB_ALIAS, models
 from django.db.models import Q, Value
 from django.utils.translation import gettext_lazy as _
 
+from django_idempotency.core.audit import Kind
 from django_idempotency.core.identity import Ref, derived_key
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.states import Status
@@ -29,48 +30,29 @@ def _among(statuses: Iterable[Status]) -> Q:
 
 
 class IdempotencyKeyQuerySet(models.QuerySet["IdempotencyKey"]):
-    """Questions that people ask. No method is used to change a record."""
+    """Questions that monitoring asks. No method is used to change a record."""
 
     def with_time(self) -> "IdempotencyKeyQuerySet":
         """Read the database's time with each record, as `read_at`."""
         return self.annotate(read_at=StatementNow())  # type: ignore[no-redef] # declared on the model, set here
 
-    def in_doubt(self) -> "IdempotencyKeyQuerySet":
-        """Records whose outcome is not known."""
-        return self.filter(status__in=Status.IN_DOUBT)
-
-    def needing_a_person(self) -> "IdempotencyKeyQuerySet":
-        """Reconciliation gave up."""
-        return self.filter(status=Status.DEAD_LETTER)
-
-    def running(self) -> "IdempotencyKeyQuerySet":
-        """Records whose attempt holds a live lease."""
-        return self.filter(status=Status.IN_PROGRESS, locked_until__gt=StatementNow())
-
     def overdue(self) -> "IdempotencyKeyQuerySet":
-        """Records whose lease expired and that the sweeper has not seen yet."""
+        """Return records whose lease expired and that the sweeper has not handled yet."""
         return self.filter(locked_until__lte=StatementNow())
 
-    def due(self) -> "IdempotencyKeyQuerySet":
-        """Records that the reconciler may ask about now."""
-        return self.filter(reconcile_after__lte=StatementNow())
-
     def resumable(self) -> "IdempotencyKeyQuerySet":
-        """Operations that the resumer continues."""
+        """Return operations that the resumer continues."""
         return self.filter(status=Status.UNKNOWN, on_lost_lease=LostLease.RESUME).exclude(run_name="")
 
-    def terminal(self) -> "IdempotencyKeyQuerySet":
-        """Records whose response is stored."""
-        return self.filter(status__in=Status.TERMINAL)
-
     def waiting(self, silent: timedelta) -> "IdempotencyKeyQuerySet":
-        """Work that no worker has begun; requeued work counts once it has waited for `silent`."""
+        """Return work that no worker has begun; requeued work counts once it has waited for `silent`."""
         forgotten = Q(last_error_code="") | Q(last_run_at__lte=StatementNow() - Value(silent))
         return self.filter(forgotten, locked_until__isnull=False, status=Status.PENDING)
 
-    def expired(self) -> "IdempotencyKeyQuerySet":
-        """Records past their retention, whether or not the reaper has run."""
-        return self.filter(expires_at__lte=StatementNow())
+    def dead_letters(self) -> "IdempotencyKeyQuerySet":
+        """Return records that reconciliation gave up on. No index has them, so they are found by their few events."""
+        noted = IdempotencyEvent.objects.using(self.db).filter(kind=Kind.DEAD_LETTER).values("record_id")
+        return self.filter(id__in=noted, status=Status.DEAD_LETTER)
 
 
 class IdempotencyKey(models.Model):

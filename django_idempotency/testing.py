@@ -1,4 +1,4 @@
-"""For the tests of projects: what takes minutes and days is over now, by the database's clock."""
+"""Helpers for a project's tests: let a lease, a grace period or a retention end now, by the database's clock."""
 
 from datetime import timedelta
 from typing import Final
@@ -16,22 +16,22 @@ _JUST_OVER: Final = timedelta(seconds=1)
 
 
 def lease_over(record: IdempotencyKey) -> None:
-    """The attempt that runs counts as lost: the sweeper, or the next request, finds it."""
+    """End the lease: the attempt counts as lost, as the sweeper or the next request finds."""
     _move(record, "locked_until")
 
 
 def grace_over(record: IdempotencyKey) -> None:
-    """No message of a lost attempt is on its way any more; what waits to be asked about is due."""
+    """End the grace period: no message of the lost attempt is in flight, and the record is due for reconciliation."""
     _move(record, "grace_until", "reconcile_after")
 
 
 def retention_over(record: IdempotencyKey) -> None:
-    """The answer need not be kept any longer."""
+    """End the retention: the reaper may delete the record, and a request with the key runs as new."""
     _move(record, "expires_at")
 
 
 def _move(record: IdempotencyKey, *columns: str) -> None:
-    """A time that is not set stays so: it has no meaning in the record's state."""
+    """Move times that are set into the past; the others have no meaning in the record's state."""
     past = StatementNow() - _JUST_OVER
     for column in columns:
         rows = IdempotencyKey.objects.filter(pk=record.pk, **{f"{column}__isnull": False})

@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element, fromstring
 import pytest
 
 import django_idempotency
-from django_idempotency.console.dashboard.charts import Bar, Panel, Range, Tick, bars, panels, ranges
+from django_idempotency.console.dashboard.charts import Bar, Panel, Range, Tick, draw_bars, draw_panels, draw_ranges
 
 EVIL = '"><script>alert(1)</script>&'
 LEGEND = ("half", "slow", "lease")
@@ -41,9 +41,9 @@ def panel(*values: float) -> Panel:
 
 def drawn(label: str = "label") -> dict[str, str]:
     return {
-        "bars": bars(label, [Bar(label, label, [("good", 1)])]),
-        "panels": panels(label, [Panel(label, label, label, "good", [1], [label])], [Tick(0.5, label)]),
-        "ranges": ranges(label, [Range(label, label, 0.1, 1, 30, False)], [*AXIS, Tick(1e3, label)], LEGEND),
+        "bars": draw_bars(label, [Bar(label, label, [("good", 1)])]),
+        "panels": draw_panels(label, [Panel(label, label, label, "good", [1], [label])], [Tick(0.5, label)]),
+        "ranges": draw_ranges(label, [Range(label, label, 0.1, 1, 30, False)], [*AXIS, Tick(1e3, label)], LEGEND),
     }
 
 
@@ -70,29 +70,29 @@ def test_every_colour_is_in_the_style_sheet() -> None:
 
 
 def test_bars_share_one_scale_that_begins_at_zero() -> None:
-    svg = bars("t", [Bar("a", "4", [("good", 4)]), Bar("b", "1", [("good", 1)]), Bar("c", "0", [("good", 0)])])
+    svg = draw_bars("t", [Bar("a", "4", [("good", 4)]), Bar("b", "1", [("good", 1)]), Bar("c", "0", [("good", 0)])])
     assert [share(each.get("width")) for each in filled(svg)] == [100, 25]
     assert words(svg) == ["a", "4", "b", "1", "c", "0"]
 
 
 def test_the_parts_of_a_bar_stand_side_by_side() -> None:
-    first, second = filled(bars("t", [Bar("a", "4", [("bad", 3), ("worst", 1)])]))
+    first, second = filled(draw_bars("t", [Bar("a", "4", [("bad", 3), ("worst", 1)])]))
     assert (share(first.get("x")), share(first.get("width"))) == (0, 75)
     assert (share(second.get("x")), share(second.get("width"))) == (75, 25)
 
 
 def test_one_among_millions_can_still_be_seen() -> None:
-    small = filled(bars("t", [Bar("a", "", [("good", 5e6)]), Bar("b", "", [("worst", 1)])]))[1]
+    small = filled(draw_bars("t", [Bar("a", "", [("good", 5e6)]), Bar("b", "", [("worst", 1)])]))[1]
     assert share(small.get("width")) > 0.5
 
 
 @pytest.mark.parametrize("rows", [[], [Bar("a", "0", [("good", 0)])], [Bar("a", "0", [])]])
 def test_bars_of_nothing_are_empty(rows: list[Bar]) -> None:
-    assert filled(bars("t", rows)) == []
+    assert filled(draw_bars("t", rows)) == []
 
 
 def test_columns_stand_on_their_line_and_reach_the_top_once() -> None:
-    low, high = filled(panels("t", [panel(1, 4, 0)], []))
+    low, high = filled(draw_panels("t", [panel(1, 4, 0)], []))
     assert float(high.get("height", 0)) == 4 * float(low.get("height", 0)) == 40
     bottoms = {float(each.get("y", 0)) + float(each.get("height", 0)) for each in (low, high)}
     assert len(bottoms) == 1
@@ -100,12 +100,12 @@ def test_columns_stand_on_their_line_and_reach_the_top_once() -> None:
 
 
 def test_each_panel_has_a_scale_of_its_own() -> None:
-    heights = [float(each.get("height", 0)) for each in filled(panels("t", [panel(1_000_000), panel(3)], []))]
+    heights = [float(each.get("height", 0)) for each in filled(draw_panels("t", [panel(1_000_000), panel(3)], []))]
     assert heights == [40, 40]
 
 
 def test_columns_lie_side_by_side_within_the_width() -> None:
-    columns = filled(panels("t", [panel(*[1] * 48)], []))
+    columns = filled(draw_panels("t", [panel(*[1] * 48)], []))
     ends = [(share(each.get("x")), share(each.get("x")) + share(each.get("width"))) for each in columns]
     assert all(end <= begin for (_, end), (begin, _) in pairwise(ends))
     assert ends[0][0] >= 0
@@ -114,19 +114,19 @@ def test_columns_lie_side_by_side_within_the_width() -> None:
 
 @pytest.mark.parametrize("values", [(), (0,), (0, 0, 0)])
 def test_a_panel_of_nothing_is_a_line(values: tuple[float, ...]) -> None:
-    svg = panels("t", [panel(*values)], [Tick(0.0, "old"), Tick(1.0, "new")])
+    svg = draw_panels("t", [panel(*values)], [Tick(0.0, "old"), Tick(1.0, "new")])
     assert filled(svg) == []
     assert {"old", "new"} <= set(words(svg))
 
 
 def test_the_first_and_the_last_tick_stay_inside() -> None:
-    svg = panels("t", [panel(1)], [Tick(0.0, "old"), Tick(0.5, "mid"), Tick(1.0, "new")])
+    svg = draw_panels("t", [panel(1)], [Tick(0.0, "old"), Tick(0.5, "mid"), Tick(1.0, "new")])
     sides = {each.text: each.get("class") for each in parsed(svg).iter("text")}
     assert (sides["old"], sides["mid"], sides["new"]) == ("small", "small middle", "small end")
 
 
 def test_a_range_lies_on_a_logarithmic_axis() -> None:
-    svg = ranges("t", [Range("op", "", 0.1, 1.0, 10.0, False)], AXIS, LEGEND)
+    svg = draw_ranges("t", [Range("op", "", 0.1, 1.0, 10.0, False)], AXIS, LEGEND)
     (line,) = [each for each in filled(svg) if each.get("height") == "4"]
     assert (share(line.get("x")), share(line.get("width"))) == (25, 25)
     limits = [share(each.get("x1")) for each in parsed(svg).iter("line") if each.get("class") == "limit"]
@@ -134,18 +134,18 @@ def test_a_range_lies_on_a_logarithmic_axis() -> None:
 
 
 def test_a_range_with_one_measure_is_a_dot_and_a_tight_one_is_marked() -> None:
-    only = ranges("t", [Range("op", "", 1.0, None, 10.0, False)], AXIS, LEGEND)
+    only = draw_ranges("t", [Range("op", "", 1.0, None, 10.0, False)], AXIS, LEGEND)
     assert len([each for each in filled(only) if each.tag == "circle"]) == 2, "the legend's and its own"
     assert "tight" not in only
-    assert "fill tight" in ranges("t", [Range("op", "", 1.0, 8.0, 10.0, True)], AXIS, LEGEND)
+    assert "fill tight" in draw_ranges("t", [Range("op", "", 1.0, 8.0, 10.0, True)], AXIS, LEGEND)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1e-9, 1e9])
 def test_what_is_beyond_the_axis_stands_at_its_end(seconds: float) -> None:
-    svg = ranges("t", [Range("op", "", seconds, seconds, seconds, False)], AXIS, LEGEND)
+    svg = draw_ranges("t", [Range("op", "", seconds, seconds, seconds, False)], AXIS, LEGEND)
     assert all(0 <= share(each.get("x") or each.get("cx")) <= 100 for each in filled(svg))
 
 
 def test_a_picture_is_as_high_as_its_rows() -> None:
-    one, two = (int(parsed(bars("t", [Bar("a", "", [("good", 1)])] * rows)).get("height", 0)) for rows in (1, 2))
+    one, two = (int(parsed(draw_bars("t", [Bar("a", "", [("good", 1)])] * rows)).get("height", 0)) for rows in (1, 2))
     assert two == 2 * one

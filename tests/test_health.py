@@ -101,7 +101,7 @@ def test_doubts_are_told_and_dead_letters_are_a_complaint(client: Client, settin
 
 def test_a_duty_that_failed_is_a_complaint() -> None:
     DutyRun.objects.create(duty="reap", error="OperationalError: disk full")
-    assert health().complaints == ["The last reap failed: OperationalError: disk full"]
+    assert health().complaints == ["The last run of reap failed: OperationalError: disk full"]
 
 
 @pytest.mark.parametrize("around", [False, True])
@@ -115,4 +115,4 @@ def test_a_store_that_does_not_answer(client: Client, around: bool) -> None:
 def test_it_asks_little(client: Client) -> None:
     with CaptureQueriesContext(connection) as queries:
         asked(client)
-    assert len(queries) == 8
+    assert len(queries) == 6

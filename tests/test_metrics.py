@@ -53,7 +53,7 @@ def reader() -> Iterator[InMemoryMetricReader]:
 
 
 def counted(registry: CollectorRegistry, name: str, operation: str = "tests.metrics") -> float:
-    return registry.get_sample_value(f"{prometheus.spelled(name)}_total", {"operation": operation}) or 0.0
+    return registry.get_sample_value(f"{prometheus.convert_name(name)}_total", {"operation": operation}) or 0.0
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
@@ -67,7 +67,7 @@ def test_each_signal_moves_its_metric_and_no_other(registry: CollectorRegistry, 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 def test_what_is_counted_without_an_operation_begins_at_0(registry: CollectorRegistry, metric: Metric) -> None:
     bare = any("call" not in PAYLOADS[signal] for signal in metric.moved_by)
-    begun = registry.get_sample_value(f"{prometheus.spelled(metric.name)}_total", {"operation": ""})
+    begun = registry.get_sample_value(f"{prometheus.convert_name(metric.name)}_total", {"operation": ""})
     assert begun == (0.0 if bare else None)
 
 

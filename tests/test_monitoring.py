@@ -28,4 +28,4 @@ def test_whatever_is_drawn_or_alerted_on_exists() -> None:
 
 def test_the_dashboard_shows_every_metric() -> None:
     drawn = set(NAME.findall((FOLDER / "grafana.json").read_text()))
-    assert {f"{prometheus.spelled(metric.name)}_total" for metric in METRICS} <= drawn
+    assert {f"{prometheus.convert_name(metric.name)}_total" for metric in METRICS} <= drawn

@@ -1,6 +1,6 @@
-"""What an operator may do: which right it takes, from which states, what it does and what can go wrong with it."""
+"""What an operator may do: the permission it takes, from which states, what it does and how it can end."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -9,6 +9,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from django_idempotency.console.forms import LandedForm, ReasonForm
+from django_idempotency.core.audit import Kind
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
 from django_idempotency.core.transitions import TRANSITIONS, Edge, Event
@@ -17,16 +18,26 @@ from django_idempotency.flow.settle import Landed, NotLanded, Outcome
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
-    """One button."""
+class Trace:
+    """How the audit event that an action writes is shown in the timeline."""
 
-    name: str  # in the address; the right is called the same, with underscores
+    kind: Kind
+    title: str | Promise
+    tone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One button. A new action is one row below, its function in `flow.resolve` and its permission in the model."""
+
+    name: str  # in the address; the permission has the same name, with underscores
     label: str | Promise
     event: Event  # the row of the table that is carried out
     sentence: str | Promise
     risk: str | Promise
     run: Callable[..., Outcome]
     done: tuple[Outcome, ...]
+    trace: Trace | None = None
     dangerous: bool = False
     after_grace: bool = False
     polls: bool = False
@@ -38,7 +49,7 @@ class Action:
 
     @property
     def statuses(self) -> frozenset[Status]:
-        """Where the table lets it begin."""
+        """The states from which the table allows it."""
         rows = [row for row in TRANSITIONS if row.event is self.event and row.target is not Edge.SAME]
         return frozenset[Status]().union(*(row.sources for row in rows))
 
@@ -52,13 +63,30 @@ def _not_executed(record: UUID, **who: Any) -> Outcome:
     return resolve(record, NotLanded(), operator=True, **who)
 
 
+OUTCOMES: Final[Mapping[Outcome, str | Promise]] = {  # what the operator reads afterwards
+    Outcome.LANDED: _("Settled as succeeded: the response is stored and every retry gets it."),
+    Outcome.NOT_EXECUTED: _("Settled as not executed: the next request with this key runs."),
+    Outcome.INCONCLUSIVE: _("The reconciler could not tell; it asks again later."),
+    Outcome.DEAD_LETTER: _("The reconciler could not tell and has no tries left: it is a dead letter now."),
+    Outcome.RESUMABLE: _("No step is in doubt any more: the resumer continues this operation."),
+    Outcome.TOO_LATE: _(
+        "The record ended as failed, and that response stays. Book what happened in your own tables, or undo it."
+    ),
+    Outcome.RUNNING: _("An attempt is running and takes precedence. Nothing was changed."),
+    Outcome.ASKED: _("The reconciler asks about it at its next run."),
+    Outcome.SENT: _("Re-queued: a message was sent to the workers."),
+    Outcome.EXPIRED: _("Expired: the next request with this key runs as new."),
+    Outcome.ABSENT: _("This record no longer exists."),
+}
+UNDECIDED: Final = (Outcome.INCONCLUSIVE, Outcome.POSTPONED, Outcome.DEAD_LETTER)  # carried out without a result
+
 ACTIONS: Final = (
     Action(
         "ask-reconciler",
         _("Ask the reconciler now"),
         Event.INCONCLUSIVE,
-        _("The operation's reconciler asks the other side at once; its verdict is carried out under its own rules."),
-        _("An inconclusive answer counts as one of its tries, and the last one makes the record a dead letter."),
+        _("The operation's reconciler asks the provider at once; its verdict is applied under its own rules."),
+        _("An inconclusive verdict counts as one of its tries, and the last one makes the record a dead letter."),
         ask,
         (
             Outcome.LANDED,
@@ -68,15 +96,16 @@ ACTIONS: Final = (
             Outcome.DEAD_LETTER,
             Outcome.RESUMABLE,
         ),
+        Trace(Kind.ASKED, _("The reconciler was asked by an operator"), "move"),
         polls=True,
     ),
     Action(
         "resolve-landed",
-        _("It happened: store the answer"),
+        _("Mark as succeeded and store the response"),
         Event.EVIDENCE,
-        _("The record becomes completed, and every retry of the client gets the answer that you enter here."),
+        _("The record becomes completed, and every retry of the client gets the response that you enter here."),
         _(
-            "This stores the answer and makes no domain writes: a payment that is missing in your own tables stays "
+            "This stores the response and makes no domain writes: a payment that is missing in your own tables stays "
             "missing. Make those writes first."
         ),
         _landed,
@@ -86,56 +115,60 @@ ACTIONS: Final = (
     ),
     Action(
         "resolve-not-executed",
-        _("It did not happen"),
+        _("Mark as not executed (allow retry)"),
         Event.DISMISS,
         _(
-            "The client's next request with this key runs the work; an operation goes on with the step that was in "
-            "doubt. Work that was handed to a worker waits until somebody asks for it again: to have it done, try "
-            "again instead."
+            "The client's next request with this key runs the work; an operation continues with the step that was in "
+            "doubt. Work for a worker waits until a client requests it again: to have it done now, reset and retry "
+            "reconciliation instead."
         ),
-        _("If it did happen after all, it happens a second time. This is refused before the grace period has passed."),
+        _("If it did happen after all, it happens a second time. This is rejected until the grace period has passed."),
         _not_executed,
         (Outcome.NOT_EXECUTED, Outcome.RESUMABLE),
+        Trace(Kind.DISMISSED, _("Marked as not executed by an operator"), "good"),
         dangerous=True,
         after_grace=True,
     ),
     Action(
         "try-again",
-        _("Try again: give back all tries"),
+        _("Reset and retry reconciliation"),
         Event.TRY_AGAIN,
         _("The record becomes unknown again, and the reconciler asks about it with all its tries at its next run."),
-        _("If the other side still cannot tell, the record is a dead letter again when the tries are used up."),
+        _("If the provider still cannot tell, the record becomes a dead letter again when the tries are used up."),
         try_again,
         (Outcome.ASKED,),
+        Trace(Kind.RESET, _("All tries were given back by an operator"), "move"),
     ),
     Action(
         "enqueue",
-        _("Ask for a worker again"),
+        _("Re-queue"),
         Event.ENQUEUE,
-        _("A worker is asked once more to take up the work that nobody has picked up."),
-        _("Only one worker can win the record, so a second message does no harm; refused while one may be on its way."),
+        _("Another message is sent for work that no worker has picked up."),
+        _("Only one worker can win the record, so a second message does no harm. Rejected while one may be in flight."),
         enqueue,
         (Outcome.SENT,),
+        Trace(Kind.REQUEUED, _("Re-queued by an operator"), "move"),
     ),
     Action(
         "expire-now",
         _("Expire now"),
         Event.EXPIRE_NOW,
-        _("The stored answer is given to nobody any more, and the next request with this key runs as new."),
+        _("The stored response is not replayed any more, and the next request with this key runs as new."),
         _("A client that retries makes the effect happen a second time."),
         expire,
         (Outcome.EXPIRED,),
+        Trace(Kind.EXPIRED, _("Expired by an operator"), "bad"),
         dangerous=True,
     ),
 )
 BY_NAME: Final = {action.name: action for action in ACTIONS}
 
 
-def allowed(user: Any) -> list[Action]:
-    """What this user may do."""
+def list_allowed(user: Any) -> list[Action]:
+    """Return the actions for which this user has the permission."""
     return [action for action in ACTIONS if user.has_perm(action.permission)]
 
 
-def offered(status: str, user: Any) -> Iterable[Action]:
-    """What this user may do with a record in this state."""
-    return [action for action in allowed(user) if status in action.statuses]
+def list_offered(status: str, user: Any) -> list[Action]:
+    """Return the actions that this user may take on a record in this state."""
+    return [action for action in list_allowed(user) if status in action.statuses]

@@ -1,4 +1,4 @@
-"""Stored bytes as text that no browser takes for a page. The template escapes it; nothing here is marked safe."""
+"""Stored bytes as text that no browser interprets. The template escapes it; nothing here is marked safe."""
 
 import json
 import re
@@ -7,55 +7,60 @@ from typing import Final
 
 from django.utils.translation import gettext as _
 
-from django_idempotency.console.wording import size
+from django_idempotency.console.wording import format_size
 
+# What the client sent or received. Only people with the permission `view_content`, and commands with --body, show it.
+CONTENT: Final = ("response_body", "response_headers", "arguments", "progress")
 SHOWN: Final = 64 * 1024
-_HALF: Final = re.compile("[\ud800-\udfff]")
+_SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What is shown of some bytes: their text, or only a sentence about them."""
+    """What is shown of some bytes: their text, or only a note about them."""
 
     note: str
     text: str = ""
 
 
-def of_bytes(body: bytes | None, content_type: str = "") -> Content:
+def describe_bytes(body: bytes | None, content_type: str = "") -> Content:
+    """Return a body as text, shortened where it is long."""
     if body is None:
         return Content(_("The body was not stored: it was too large, streamed, or left out by the policy."))
     if not body:
         return Content(_("The body is empty."))
     kind = content_type.partition(";")[0].strip().lower()
-    described = ", ".join(filter(None, [kind, size(len(body))]))
-    text = _as_text(body)
+    description = ", ".join(filter(None, [kind, format_size(len(body))]))
+    text = _decode(body)
     if text is None:
-        return Content(_("Binary: %s") % described)
+        return Content(_("Binary: %s") % description)
     if len(body) > SHOWN:
         return Content(
-            _("%(described)s; the first %(shown)s") % {"described": described, "shown": size(SHOWN)}, text[:SHOWN]
+            _("%(description)s; the first %(shown)s") % {"description": description, "shown": format_size(SHOWN)},
+            text[:SHOWN],
         )
-    return Content(described, pretty(text))
+    return Content(description, indent_json(text))
 
 
-def of_json(text: str) -> Content:
-    return Content(size(len(text.encode())), pretty(text[:SHOWN])) if text else Content("")
+def describe_json(text: str) -> Content:
+    """Return a JSON text with indentation, shortened where it is long."""
+    return Content(format_size(len(text.encode())), indent_json(text[:SHOWN])) if text else Content("")
 
 
-def pretty(text: str) -> str:
-    """JSON in lines; anything else as it is."""
+def indent_json(text: str) -> str:
+    """Return JSON with indentation, and any other text unchanged."""
     try:
-        return readable(json.dumps(json.loads(text), indent=2, ensure_ascii=False))
+        return replace_surrogates(json.dumps(json.loads(text), indent=2, ensure_ascii=False))
     except (ValueError, RecursionError):
         return text
 
 
-def readable(text: str) -> str:
-    """JSON can hold half a character, and a page cannot."""
-    return _HALF.sub("\N{REPLACEMENT CHARACTER}", text)
+def replace_surrogates(text: str) -> str:
+    """Replace lone surrogates: JSON can contain them, a page cannot."""
+    return _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def _as_text(body: bytes) -> str | None:
+def _decode(body: bytes) -> str | None:
     try:
         text = body.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""The record list as the admin's change list: the same filters, search and actions, pages of its own."""
+"""The record list: the admin's change list with its filters, search and actions, but with keyset pages."""
 
 from typing import Any, Literal
 from uuid import UUID
@@ -10,13 +10,14 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from django_idempotency.console.filters import Filter
-from django_idempotency.console.keyset import NEWEST, PICKED, Cursor, Page, Rows, Walk, page
+from django_idempotency.console.keyset import NEWEST, PICKED, Cursor, Page, Rows, Walk, fetch_page
 
 
 class Listing(ChangeList):
-    """Counts nothing; a page ends with the place where the next one begins."""
+    """Counts nothing; each page ends with a link to the place where the next one begins."""
 
     page: Page
+    root_queryset: Rows
     walk: Walk
     reach: Rows
     cursor: Cursor | None
@@ -40,28 +41,28 @@ class Listing(ChangeList):
             if not spec.cuts(self.walk):
                 rows = spec.queryset(request, rows)
         self.clear_all_filters_qs = self.get_query_string(remove=self.get_filters_params())
-        return self._searched(rows)
+        return self._search(rows)
 
-    def _searched(self, rows: Rows) -> Rows:
+    def _search(self, rows: Rows) -> Rows:
         term = self.query.strip()
         if not term:
             return rows
-        found = named(rows, term)
+        found = find_named(rows, term)
         if found is None:
-            return of_principal(rows, term)
+            return filter_principal(rows, term)
         self.walk, self.reach = PICKED, found
         return found
 
     def get_results(self, request: HttpRequest) -> None:
         self.cursor = Cursor.parse(request.GET.get(PAGE_VAR, ""))
-        self.page = page(self.walk, self.reach, self.queryset, self.cursor)
+        self.page = fetch_page(self.walk, self.reach, self.queryset, self.cursor)
         self.result_list = self.page.rows
         self.result_count = self.full_result_count = len(self.page.rows)
         self.show_full_result_count = self.can_show_all = self.multi_page = False
         self.show_admin_actions = True
 
     def get_ordering_field_columns(self) -> dict[int, Literal["desc", "asc"]]:
-        """No column can be sorted by: each list has the order of its index."""
+        """Return no column: each list has the order of its index."""
         return {}
 
     @property
@@ -73,18 +74,18 @@ class Listing(ChangeList):
         return self.get_query_string() if self.cursor else None
 
 
-def named(rows: Rows, term: str) -> Rows | None:
-    """The records that this key or id names; None when it names none."""
+def find_named(rows: Rows, term: str) -> Rows | None:
+    """Return the records with this key, id or downstream key; None if there are none."""
     condition = Q(key=term.strip('"'))
-    record = record_in(term)
+    record = parse_record(term)
     if record is not None:
         condition |= Q(pk=record)
     found = rows.filter(condition)
     return found if found.exists() else None
 
 
-def record_in(term: str) -> UUID | None:
-    """The record that an id or a derived key leads to."""
+def parse_record(term: str) -> UUID | None:
+    """Return the record's id that an id or a downstream key contains."""
     if len(term) > 36 and term[36] != "-":
         return None
     try:
@@ -93,5 +94,5 @@ def record_in(term: str) -> UUID | None:
         return None
 
 
-def of_principal(rows: Rows, term: str) -> Rows:
+def filter_principal(rows: Rows, term: str) -> Rows:
     return rows.filter(principal=term)

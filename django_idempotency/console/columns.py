@@ -1,4 +1,4 @@
-"""What a row of the record list says."""
+"""The columns of the record list."""
 
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -9,11 +9,12 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from django_idempotency.console.wording import ago, duration, short
+from django_idempotency.console.wording import format_age, shorten_key
 from django_idempotency.core.states import Status
+from django_idempotency.monitoring.units import format_interval
 
 
-class Told(Protocol):
+class Timed(Protocol):
     """A record with the database's time beside it."""
 
     now: datetime
@@ -23,66 +24,70 @@ class Told(Protocol):
     expires_at: datetime | None
 
 
-def moment(then: datetime, now: datetime) -> SafeString:
-    """A time as people say it; the exact one is in its title."""
+def render_moment(then: datetime, now: datetime) -> SafeString:
+    """Return a time by its distance from now; the exact time is its tooltip."""
     exact = date_format(timezone.localtime(then) if timezone.is_aware(then) else then, "Y-m-d H:i:s")
-    return format_html('<time datetime="{}" title="{}">{}</time>', then.isoformat(), exact, ago(then, now))
+    return format_html('<time datetime="{}" title="{}">{}</time>', then.isoformat(), exact, format_age(then, now))
 
 
-def key(row: Any, url: str) -> SafeString:
+def render_key(row: Any, url: str) -> SafeString:
     return format_html(
         '<a class="idem-key" href="{}" title="{}">{}</a> '
         '<button type="button" class="idem-copy" data-copy="{}" aria-label="{}" title="{}" hidden></button>',
         url,
         row.key,
-        short(row.key),
+        shorten_key(row.key),
         row.key,
         _("Copy the key"),
         _("Copy the key"),
     )
 
 
-def work(row: Any) -> SafeString:
-    """What was asked for, and by whom."""
+def render_work(row: Any) -> SafeString:
+    """Return the operation and the principal."""
     return format_html('{}<br><span class="idem-quiet">{}</span>', row.operation, row.principal)
 
 
-def attempts(row: Any) -> str:
-    """How often it was run, and how often somebody was asked about it."""
+def format_attempts(row: Any) -> str:
+    """Return how often it was run, and how often the reconciler asked about it."""
     if not row.reconcile_attempts:
         return str(row.attempts)
-    return _("%(runs)d, asked %(polls)d") % {"runs": row.attempts, "polls": row.reconcile_attempts}
+    return _("%(runs)d, %(polls)d checks") % {"runs": row.attempts, "polls": row.reconcile_attempts}
 
 
-def waits(row: Told) -> SafeString:
-    """What happens to the record next by itself, and when."""
-    return format_html('<span class="{}">{}</span>', "idem-late" if is_late(row) else "idem-calm", next_event(row))
+def render_next(row: Timed) -> SafeString:
+    """Return what happens to the record next without a request, and when."""
+    tone = "idem-late" if is_late(row) else "idem-calm"
+    return format_html('<span class="{}">{}</span>', tone, describe_next(row))
 
 
-def next_event(row: Told) -> str:
+def describe_next(row: Timed) -> str:
     if row.status == Status.DEAD_LETTER:
-        return _("waits for a person")
+        return _("waits for an operator")
     if row.locked_until is not None:
-        pending = row.status == Status.PENDING
-        running, over = (_("pick-up: %s left"), _("not picked up for %s")) if pending else _lease()
-        return _countdown(row.locked_until - row.now, running, over)
+        is_pending = row.status == Status.PENDING
+        running, over = (_("pick-up: %s left"), _("pick-up overdue by %s")) if is_pending else _lease()
+        return _format_countdown(row.locked_until - row.now, running, over)
     if row.reconcile_after is not None:
-        return _countdown(row.reconcile_after - row.now, _("asked about in %s"), _("to be asked about, due %s ago"))
-    if row.status == Status.EXPIRED and row.expires_at is not None:
-        return _countdown(row.expires_at - row.now, _("deleted in %s"), _("to be deleted, due %s ago"))
-    if row.expires_at is not None:
-        return _countdown(row.expires_at - row.now, _("expires in %s"), _("expired %s ago"))
-    return _("never expires")
+        left = row.reconcile_after - row.now
+        return _format_countdown(left, _("reconciler check in %s"), _("reconciler check overdue by %s"))
+    if row.expires_at is None:
+        return _("never expires")
+    left = row.expires_at - row.now
+    if row.status == Status.EXPIRED:
+        return _format_countdown(left, _("deleted in %s"), _("deletion overdue by %s"))
+    return _format_countdown(left, _("expires in %s"), _("expired %s ago"))
 
 
 def _lease() -> tuple[str, str]:
-    return _("lease: %s left"), _("lease over for %s")
+    return _("lease: %s left"), _("lease expired %s ago")
 
 
-def _countdown(left: timedelta, ahead: str, behind: str) -> str:
-    return ahead % duration(left) if left > timedelta(0) else behind % duration(-left)
+def _format_countdown(left: timedelta, ahead: str, behind: str) -> str:
+    return ahead % format_interval(left) if left > timedelta(0) else behind % format_interval(-left, units=1)
 
 
-def is_late(row: Told) -> bool:
+def is_late(row: Timed) -> bool:
+    """True if something should have happened to the record already, or an operator has to act."""
     due = row.locked_until or row.reconcile_after
     return row.status == Status.DEAD_LETTER or (due is not None and due <= row.now)

@@ -1,4 +1,4 @@
-"""The filters of the record list. Each says along which index its rows are found, so that none reads the table."""
+"""The filters of the record list. Each names the index along which its rows are found, so that none scans the table."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -17,7 +17,6 @@ from django_idempotency.core.states import Status
 from django_idempotency.fields import StatementNow
 from django_idempotency.flow.registry import known_operations, reconciled_operations
 from django_idempotency.http.urlconf import operation_names
-from django_idempotency.monitoring.health import only_dead_letters
 
 Choices = Iterable[tuple[str, Any]]
 
@@ -25,7 +24,7 @@ HOUR, DAY, WEEK = timedelta(hours=1), timedelta(days=1), timedelta(days=7)
 
 
 class Filter(SimpleListFilter):
-    """A filter that knows how its rows are found."""
+    """A filter that names the index of its rows."""
 
     choices_: Mapping[Any, str | Promise] = {}
 
@@ -33,28 +32,27 @@ class Filter(SimpleListFilter):
         return list(self.choices_.items())
 
     def walk(self) -> Walk | None:
-        """The index along which the chosen rows stand together."""
+        """Return the index in which the chosen rows are next to each other."""
         return None
 
     def cuts(self, walk: Walk) -> bool:
-        """Whether the choice is a range of this walk, so that nothing has to be looked through for it."""
+        """True if the chosen rows are one range of this index, so that no other row has to be looked at."""
         return False
 
-    def queryset(self, request: HttpRequest, rows: Rows) -> Rows:
-        return rows if self.value() is None else self.narrowed(rows, str(self.value()))
+    def queryset(self, request: HttpRequest, rows: Any) -> Rows:
+        return rows if self.value() is None else self.narrow(rows, str(self.value()))
 
-    def narrowed(self, rows: Rows, value: str) -> Rows:
-        """The rows of this choice: each filter says which those are."""
+    def narrow(self, rows: Rows, value: str) -> Rows:
+        """Return the rows of this choice."""
         raise NotImplementedError
 
 
 class StatusFilter(Filter):
     title = _("status")
     parameter_name = "status"
-    choices_ = STATES
+    choices_ = {status: state.label for status, state in STATES.items()}
     walks: Final = {
-        Status.PENDING: LEASES,
-        Status.IN_PROGRESS: LEASES,
+        **dict.fromkeys(Status.LEASED, LEASES),
         Status.UNKNOWN: DOUBTS,
         Status.DEAD_LETTER: PICKED,
     }
@@ -63,19 +61,19 @@ class StatusFilter(Filter):
         return self.walks.get(self.value())  # type: ignore[call-overload,no-any-return] # nothing chosen: None
 
     def cuts(self, walk: Walk) -> bool:
-        return self.value() == Status.UNKNOWN and walk is DOUBTS  # no other record has a time to be asked about
+        return self.value() == Status.UNKNOWN and walk is DOUBTS  # no other record has a time for its next check
 
-    def narrowed(self, rows: Rows, value: str) -> Rows:
-        return only_dead_letters(rows) if value == Status.DEAD_LETTER else rows.filter(status=value)
+    def narrow(self, rows: Rows, value: str) -> Rows:
+        return rows.dead_letters() if value == Status.DEAD_LETTER else rows.filter(status=value)
 
 
 class NeedsFilter(Filter):
-    title = _("what waits")
+    title = _("waiting for")
     parameter_name = "needs"
     choices_ = {
-        "person": _("for a person"),
-        "sweeper": _("for the sweeper: lease over"),
-        "reconciler": _("for the reconciler: due"),
+        "person": _("operator (dead letter)"),
+        "sweeper": _("sweeper (lease expired)"),
+        "reconciler": _("reconciler (check due)"),
     }
     walks: Final = {"person": PICKED, "sweeper": LEASES, "reconciler": DOUBTS}
 
@@ -83,27 +81,28 @@ class NeedsFilter(Filter):
         return self.walks.get(str(self.value()))
 
     def cuts(self, walk: Walk) -> bool:
-        return walk is self.walk() is not PICKED
+        chosen = self.walk()
+        return walk is chosen and chosen is not PICKED  # dead letters are not a range of an index
 
-    def narrowed(self, rows: Rows, value: str) -> Rows:
+    def narrow(self, rows: Rows, value: str) -> Rows:
         if value == "person":
-            return only_dead_letters(rows)
+            return rows.dead_letters()
         column = "locked_until" if value == "sweeper" else "reconcile_after"
         return rows.filter(**{f"{column}__lte": StatementNow()})
 
 
 class OperationFilter(Filter):
-    """Names come from the code: the table is never asked which ones it holds."""
+    """Operations by name. The names come from the code; the table is not searched for them."""
 
     title = _("operation")
     parameter_name = "operation"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Choices:
-        names = known_names(urlconf())
+        names = list_known_names(urlconf())
         chosen = self.value()
         return [(name, name) for name in sorted({*names, *([chosen] if chosen else [])})]
 
-    def narrowed(self, rows: Rows, value: str) -> Rows:
+    def narrow(self, rows: Rows, value: str) -> Rows:
         return rows.filter(operation=value)
 
 
@@ -127,7 +126,7 @@ class CreatedFilter(TimeFilter):
         "earlier": _("more than 7 days ago"),
     }
 
-    def narrowed(self, rows: Rows, value: str) -> Rows:
+    def narrow(self, rows: Rows, value: str) -> Rows:
         if value == "earlier":
             return rows.filter(created_at__lt=StatementNow() - WEEK)
         since = {"hour": HOUR, "day": DAY, "week": WEEK}.get(value, WEEK)
@@ -139,7 +138,7 @@ class ExpiresFilter(TimeFilter):
     parameter_name = "expires"
     column = "expires_at"
     choices_ = {
-        "past": _("over: waits for the reaper"),
+        "past": _("expired: waiting for the reaper"),
         "hour": _("within the next hour"),
         "day": _("within the next 24 hours"),
         "later": _("later than that"),
@@ -148,7 +147,7 @@ class ExpiresFilter(TimeFilter):
     def walk(self) -> Walk | None:
         return EXPIRIES if self.value() else None
 
-    def narrowed(self, rows: Rows, value: str) -> Rows:
+    def narrow(self, rows: Rows, value: str) -> Rows:
         if value == "later":
             return rows.filter(expires_at__gt=StatementNow() + DAY)
         if value == "past":
@@ -161,7 +160,7 @@ FILTERS: Final = [NeedsFilter, StatusFilter, OperationFilter, CreatedFilter, Exp
 
 
 @lru_cache(maxsize=4)
-def known_names(root: str | None) -> frozenset[str]:
-    """Every operation that the code knows: of the protected views, of registered operations, of reconcilers."""
+def list_known_names(root: str | None) -> frozenset[str]:
+    """Return the operations of protected views, of registered operations and of reconcilers."""
     views = [] if root is None else operation_names(root)
     return frozenset([*views, *known_operations(), *reconciled_operations()])

@@ -1,4 +1,4 @@
-"""What a person is asked for before something is done."""
+"""What an operator enters before an action is carried out."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ from django_idempotency.core.replies import NO_BODY
 
 
 class ReasonForm(forms.Form):
-    """Why: it is kept in the audit trail."""
+    """The reason, which is kept in the audit trail."""
 
     reason = forms.CharField(
         label=_("Reason"),
@@ -21,7 +21,7 @@ class ReasonForm(forms.Form):
 
 
 class LandedForm(ReasonForm):
-    """The answer that every retry gets from now on."""
+    """The response that every retry gets from now on."""
 
     field_order = ["status", "content_type", "body", "reason"]
 
@@ -34,17 +34,19 @@ class LandedForm(ReasonForm):
     def clean_content_type(self) -> str:
         kind = str(self.cleaned_data["content_type"])
         if not kind.isascii() or not kind.isprintable():
-            raise forms.ValidationError(_("A content type is printable ASCII, such as application/json."))
+            raise forms.ValidationError(
+                _("Enter a content type of printable ASCII characters, such as application/json.")
+            )
         return kind
 
     def clean(self) -> dict[str, Any]:
         data: dict[str, Any] = super().clean() or self.cleaned_data
         kind, body = data.get("content_type", ""), data.get("body", "")
         if body and data.get("status") in NO_BODY:
-            self.add_error("body", _("An answer with this status has no body."))
+            self.add_error("body", _("A response with this status has no body."))
         if body and kind.partition(";")[0].strip() == "application/json":
             try:
                 json.loads(body)
             except ValueError:
-                self.add_error("body", _("This is not JSON, and the content type says that it is."))
+                self.add_error("body", _("The content type is JSON, but this is not valid JSON."))
         return data

@@ -1,8 +1,7 @@
-"""The page of one record: where it stands, what happened, what was asked and answered, and what can be done."""
+"""The page of one record: its state, what happened, request and response, and what an operator can do."""
 
 import json
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -13,12 +12,14 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from django_idempotency.console import actions
-from django_idempotency.console.bodies import of_bytes, of_json, readable
-from django_idempotency.console.columns import is_late, next_event
+from django_idempotency.console.bodies import describe_bytes, describe_json, replace_surrogates
+from django_idempotency.console.columns import describe_next, is_late
 from django_idempotency.console.keyset import Rows
-from django_idempotency.console.timeline import steps, timeline
-from django_idempotency.console.wording import MEANINGS, badge, duration, short, size
+from django_idempotency.console.timeline import build_timeline, load_steps
+from django_idempotency.console.wording import STATES, badge, format_size, shorten_key
+from django_idempotency.core.states import Status
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
+from django_idempotency.monitoring.units import format_interval
 from django_idempotency.store import records
 from django_idempotency.store.database import alias
 
@@ -30,7 +31,7 @@ NEIGHBOURS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A record that stands nearby."""
+    """A record of the same principal and operation that was created just before or after."""
 
     row: IdempotencyKey
 
@@ -40,77 +41,77 @@ class Neighbour:
 
     @property
     def short(self) -> str:
-        return short(self.row.key)
+        return shorten_key(self.row.key)
 
 
-def url(record: UUID, site: str) -> str:
+def build_url(record: UUID, site: str) -> str:
     return reverse("admin:django_idempotency_idempotencykey_change", args=[record], current_app=site)
 
 
-def one(rows: Rows, record: UUID) -> Any:
-    """The record with what its page has to know, and without what only some may see."""
+def find_row(rows: Rows, record: UUID) -> Any:
+    """Return the record with what its page shows, and without what only some may see."""
     others = IdempotencyKey.objects.using(rows.db).order_by().values("created_at")
     older = others.filter(created_at__lt=OuterRef("created_at")).order_by("-created_at")[AROUND : AROUND + 1]
     newer = others.filter(created_at__gt=OuterRef("created_at")).order_by("created_at")[AROUND : AROUND + 1]
-    told = rows.annotate(
+    annotated = rows.annotate(
         body_size=Length("response_body"),
         around_from=Subquery(older),
         around_to=Subquery(newer),
     )
-    return told.defer(None).defer("response_body", "response_headers").filter(pk=record).first()
+    return annotated.defer(None).defer("response_body", "response_headers").filter(pk=record).first()
 
 
-def context(row: Any, user: Any) -> dict[str, Any]:
-    open_book = user.has_perm(MAY_SEE_CONTENT)
+def build_context(row: Any, user: Any) -> dict[str, Any]:
     found = IdempotencyEvent.objects.using(alias()).filter(record_id=row.pk).order_by("-id")[:EVENTS_SHOWN]
     return {
-        "title": short(row.key),
+        "title": shorten_key(row.key),
         "row": row,
         "badge": badge(row.status),
-        "meaning": MEANINGS.get(row.status, ""),
-        "next": next_event(row),
+        "meaning": STATES[Status(row.status)].meaning,
+        "next": describe_next(row),
         "late": is_late(row),
-        "bar": lease_bar(row),
-        "timeline": timeline(row, reversed(found)),
-        "content": _content(row) if open_book else None,
-        "body_size": None if row.body_size is None else size(row.body_size),
-        "neighbours": neighbours(row),
-        "actions": actions.offered(row.status, user),
+        "bar": measure_lease(row),
+        "timeline": build_timeline(row, reversed(found)),
+        "content": _load_content(row) if user.has_perm(MAY_SEE_CONTENT) else None,
+        "body_size": None if row.body_size is None else format_size(row.body_size),
+        "neighbours": find_neighbours(row),
+        "actions": actions.list_offered(row.status, user),
     }
 
 
-def _content(row: IdempotencyKey) -> dict[str, Any]:
-    """Read by the store, like a replay."""
+def _load_content(row: IdempotencyKey) -> dict[str, Any]:
+    """Return the stored response, arguments and results. The store reads them as for a replay."""
     record = records.find(row.ref)
     reply = record.reply if record is not None else None
     headers = reply.headers if reply is not None else ()
+    with_result = [step for step in load_steps(row) if step.result is not None]
     kind = next((value for name, value in headers if name.lower() == "content-type"), "")
     return {
-        "headers": [(readable(name), readable(value)) for name, value in headers],
-        "body": of_bytes(reply.body, kind) if reply is not None else None,
-        "arguments": of_json(row.arguments),
-        "results": [(step.name, of_json(json.dumps(step.result))) for step in steps(row) if step.result is not None],
+        "headers": [(replace_surrogates(name), replace_surrogates(value)) for name, value in headers],
+        "body": describe_bytes(reply.body, kind) if reply is not None else None,
+        "arguments": describe_json(row.arguments),
+        "results": [(step.name, describe_json(json.dumps(step.result))) for step in with_result],
     }
 
 
-def lease_bar(row: Any) -> dict[str, Any] | None:
-    """How much of the lease is used up."""
+def measure_lease(row: Any) -> dict[str, Any] | None:
+    """Return how much of the lease is used up; None without a lease."""
     if row.locked_until is None:
         return None
     whole = max(1, row.lease_seconds)
     left = (row.locked_until - row.now).total_seconds()
     if left <= 0:
-        text = _("over for %s") % duration(timedelta(seconds=-left))
+        text = _("expired %s ago") % format_interval(-left, units=1)
     else:
         text = _("%(left)s of %(whole)s left") % {
-            "left": duration(timedelta(seconds=left)),
-            "whole": duration(timedelta(seconds=whole)),
+            "left": format_interval(left),
+            "whole": format_interval(whole),
         }
     return {"whole": whole, "used": min(whole, max(0, int(whole - left))), "text": text, "over": left <= 0}
 
 
-def neighbours(row: Any) -> dict[str, list[Neighbour]]:
-    """What the same principal did with the same operation just before and just after, among the records around."""
+def find_neighbours(row: Any) -> dict[str, list[Neighbour]]:
+    """Return records of the same principal and operation, among those created just before and just after."""
     if not row.principal:
         return {"before": [], "after": []}
     base = IdempotencyKey.objects.using(alias()).only("id", "key", "status", "created_at", "attempts")

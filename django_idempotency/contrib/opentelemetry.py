@@ -1,4 +1,4 @@
-"""The same counters and histogram for OpenTelemetry; needs its API only, the SDK is the project's.
+"""Counters and a histogram for OpenTelemetry. Needs its API only; the project configures the SDK.
 
 INSTALLED_APPS = [..., "django_idempotency.contrib.opentelemetry.OpenTelemetryConfig"]
 """

@@ -14,7 +14,7 @@ from django_idempotency import signals
 from django_idempotency.monitoring.metrics import DURATION, DURATION_MEANING, METRICS, PREFIX, subscribe
 
 UID: Final = "django_idempotency.contrib.prometheus"
-# Where what counts nothing leaves no file behind. The library knows both spellings.
+# In this mode, a metric at 0 would leave a file behind. The library knows both spellings.
 MANY_PROCESSES: Final = "PROMETHEUS_MULTIPROC_DIR" in map(str.upper, os.environ)
 OF_NO_OPERATION: Final = {
     signals.lease_lapsed,
@@ -39,29 +39,30 @@ def install(registry: CollectorRegistry = REGISTRY, uid: str = UID) -> None:
     """Register the metrics and feed them from the signals."""
     labels = ["operation"]
     counters = {
-        PREFIX + each.name: Counter(spelled(each.name), each.meaning, labels, registry=registry) for each in METRICS
+        PREFIX + each.name: Counter(convert_name(each.name), each.meaning, labels, registry=registry)
+        for each in METRICS
     }
-    duration = Histogram(f"{spelled(DURATION)}_seconds", DURATION_MEANING, labels, registry=registry)
+    duration = Histogram(f"{convert_name(DURATION)}_seconds", DURATION_MEANING, labels, registry=registry)
 
     @cache
-    def begin() -> None:
-        """What is counted without an operation, at 0: increase() misses the event that a series begins with."""
+    def start_series() -> None:
+        """Start metrics without an operation at 0: increase() does not count the event that creates a series."""
         for each in METRICS:
             if not OF_NO_OPERATION.isdisjoint(each.moved_by):
                 counters[PREFIX + each.name].labels("")
 
     def count(name: str, operation: str, amount: int) -> None:
-        begin()
+        start_series()
         counters[name].labels(operation).inc(amount)
 
     def observe(operation: str, seconds: float) -> None:
         duration.labels(operation).observe(seconds)
 
     if not MANY_PROCESSES:
-        begin()
+        start_series()
     subscribe(count, observe, uid)
 
 
-def spelled(name: str) -> str:
-    """Prometheus knows no dots."""
+def convert_name(name: str) -> str:
+    """Return the name as Prometheus allows it, without dots."""
     return (PREFIX + name).replace(".", "_")

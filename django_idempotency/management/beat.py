@@ -1,4 +1,4 @@
-"""The duties as django-celery-beat's entries. Imported only where that is installed."""
+"""The maintenance jobs as entries of django-celery-beat. Imported only where that is installed."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ from django_idempotency.tasks import beat_schedule
 
 
 def install(*, dry_run: bool) -> dict[str, list[str]]:
+    """Add the entries that are missing. Return the names of the added and of the kept ones."""
     there = set(PeriodicTask.objects.filter(name__in=beat_schedule()).values_list("name", flat=True))
     missing = {name: entry for name, entry in beat_schedule().items() if name not in there}
     if not dry_run:
@@ -18,7 +19,7 @@ def install(*, dry_run: bool) -> dict[str, list[str]]:
 
 def _add(name: str, entry: dict[str, Any]) -> None:
     turn = {"every": int(entry["schedule"]), "period": IntervalSchedule.SECONDS}
-    there = IntervalSchedule.objects.filter(**turn).order_by("pk").first()  # it may be there more than once
+    there = IntervalSchedule.objects.filter(**turn).order_by("pk").first()  # there may be several equal intervals
     interval = there or IntervalSchedule.objects.create(**turn)
     expires = entry["options"]["expire_seconds"]
     PeriodicTask.objects.get_or_create(

@@ -1,83 +1,199 @@
-"""What is wrong with a live system, each in one sentence that says what to do."""
+"""What is wrong with a live system, as data. The health view, the doctor and the dashboard show the same findings.
 
-from collections.abc import Callable, Iterator
-from datetime import datetime
+`find` decides from one snapshot and asks nothing itself; `describe` says a finding in one sentence.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 from math import ceil
-from typing import Final
+from typing import Any, Final
 
-from django.db.models import Max
-from django.utils import timezone
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext_lazy, override
 
 from django_idempotency.conf import conf
-from django_idempotency.fields import StatementNow
-from django_idempotency.models import DutyRun
-from django_idempotency.monitoring.durations import operations
-from django_idempotency.monitoring.health import Health, health
+from django_idempotency.monitoring.durations import OperationStats
+from django_idempotency.monitoring.jobs import SCHEDULED
+from django_idempotency.monitoring.units import format_duration, format_interval, format_number
 
-DAY: Final = 86_400
-LATE_SECONDS: Final = {"sweep": 600, "reconcile": 600, "resume": 600, "reap": 36_000}  # ten runs of the usual schedule
-DOUBT_SECONDS: Final = 3600
+LATE_SECONDS: Final = 600  # ten sweeps of the usual schedule
+UNKNOWN_SECONDS: Final = 3600
 CLOCK_SECONDS: Final = 2.0
-
-Clock = Callable[[], datetime]
-
-
-def findings(using: str, clock: Clock = timezone.now) -> list[str]:
-    """Empty when all is well. Reads small tables, small indexes and the newest keys."""
-    now = health(using)
-    return [*now.complaints, *_duties(now), *_doubt(now), *_retention(), *_operations(using), *_clock(using, clock)]
+DAY: Final = 86_400
 
 
-def _duties(now: Health) -> Iterator[str]:
-    for duty, late in LATE_SECONDS.items():
-        ago = now.duties[duty]["finished_ago"] if duty in now.duties else None
-        if ago is None:
-            yield f"The {duty} has never run to its end: schedule it with Celery beat or cron."
-        elif ago > late:
-            yield f"The last {duty} ended {ago:.0f} s ago: is what schedules it still running?"
+class Code(StrEnum):
+    """A kind of problem. Scripts compare these codes: they do not change."""
+
+    LEASE_OVERDUE = "lease-overdue"
+    WORK_WAITING = "work-waiting"
+    DEAD_LETTERS = "dead-letters"
+    JOB_FAILED = "job-failed"
+    JOB_NEVER_RAN = "job-never-ran"
+    JOB_LATE = "job-late"
+    UNKNOWN_OLD = "unknown-old"
+    RETENTION_SHORT = "retention-short"
+    OPERATION_RETENTION_SHORT = "operation-retention-short"
+    LEASE_SHORT = "lease-short"
+    CLOCKS_APART = "clocks-apart"
 
 
-def _doubt(now: Health) -> Iterator[str]:
-    if now.oldest_unknown is not None and now.oldest_unknown > DOUBT_SECONDS:
-        yield (
-            f"The oldest of {now.unknown} unknown outcomes is {now.oldest_unknown:.0f} s old: "
-            "does its operation have a reconciler, and does the provider answer it? An operation that waits to be "
-            "resumed needs a worker with its code."
-        )
+# The health view returns 503 for these. The others can wait until morning.
+URGENT: Final = frozenset({Code.LEASE_OVERDUE, Code.WORK_WAITING, Code.DEAD_LETTERS, Code.JOB_FAILED})
 
 
-def _retention() -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One problem. Times are in seconds."""
+
+    code: Code
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_urgent(self) -> bool:
+        return self.code in URGENT
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """The last run of a maintenance job."""
+
+    duty: str
+    finished_ago: float | None  # seconds
+    counts: str  # JSON
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What the rules look at. Ages are in seconds by the database's clock; None if there is none."""
+
+    oldest_overdue: float | None
+    oldest_waiting: float | None
+    unknown: int
+    oldest_unknown: float | None
+    dead_letters: int
+    oldest_dead_letter: float | None
+    runs: Mapping[str, JobRun]
+    operations: Mapping[str, OperationStats] = field(default_factory=dict)
+    clocks_apart: float | None = None
+
+
+def find(seen: Snapshot) -> list[Finding]:
+    """Return what is wrong, the most urgent first; an empty list if nothing is."""
+    found = [*_find_stuck(seen), *_find_failed_jobs(seen), *_find_missed_jobs(seen), *_find_unknown(seen)]
+    return [*found, *_find_short_retention(), *_find_operations(seen), *_find_clocks(seen)]
+
+
+def _find_stuck(seen: Snapshot) -> Iterator[Finding]:
+    if seen.dead_letters:
+        yield Finding(Code.DEAD_LETTERS, {"count": seen.dead_letters, "age": seen.oldest_dead_letter or 0.0})
+    if seen.oldest_overdue is not None and seen.oldest_overdue > LATE_SECONDS:
+        yield Finding(Code.LEASE_OVERDUE, {"age": seen.oldest_overdue})
+    if seen.oldest_waiting is not None and seen.oldest_waiting > LATE_SECONDS:
+        yield Finding(Code.WORK_WAITING, {"age": seen.oldest_waiting})
+
+
+def _find_failed_jobs(seen: Snapshot) -> Iterator[Finding]:
+    for name, run in seen.runs.items():
+        if run.error:
+            yield Finding(Code.JOB_FAILED, {"job": name, "error": run.error})
+
+
+def _find_missed_jobs(seen: Snapshot) -> Iterator[Finding]:
+    for job in SCHEDULED:
+        run = seen.runs.get(job.name)
+        if run is None or run.finished_ago is None:
+            yield Finding(Code.JOB_NEVER_RAN, {"job": job.name})
+        elif run.finished_ago > job.late:
+            yield Finding(Code.JOB_LATE, {"job": job.name, "age": run.finished_ago})
+
+
+def _find_unknown(seen: Snapshot) -> Iterator[Finding]:
+    if seen.oldest_unknown is not None and seen.oldest_unknown > UNKNOWN_SECONDS:
+        yield Finding(Code.UNKNOWN_OLD, {"count": seen.unknown, "age": seen.oldest_unknown})
+
+
+def _find_short_retention() -> Iterator[Finding]:
     if conf.RETENTION is not None and conf.RETENTION.total_seconds() < DAY:
-        yield f"IDEMPOTENCY['RETENTION'] is {conf.RETENTION}: {_TOO_SHORT}"
+        yield Finding(Code.RETENTION_SHORT, {"retention": conf.RETENTION.total_seconds()})
 
 
-_TOO_SHORT: Final = (
-    "a client that retries later runs the request again, or is refused. 24 hours is the least that clients expect."
-)
+def _find_operations(seen: Snapshot) -> Iterator[Finding]:
+    for name, operation in sorted(seen.operations.items()):
+        if operation.retention is not None and operation.retention < DAY:
+            yield Finding(Code.OPERATION_RETENTION_SHORT, {"operation": name, "retention": operation.retention})
+        p99 = operation.p99
+        if p99 is not None and not operation.has_room:
+            values = {"operation": name, "lease": operation.lease, "p99": p99, "needed": ceil(3 * p99)}
+            yield Finding(Code.LEASE_SHORT, values)
 
 
-def _operations(using: str) -> Iterator[str]:
-    for name, seen in operations(using).items():
-        if seen.retention is not None and seen.retention < DAY:
-            yield f"{name!r} keeps its answers for {seen.retention} s: {_TOO_SHORT}"
-        slow = seen.slowest_hundredth
-        if slow is not None and not seen.has_room:
-            yield (
-                f"{name!r} has a lease of {seen.lease} s, and one of a hundred runs takes {slow:.1f} s or more: "
-                f"make the lease at least {ceil(3 * slow)} s."
-            )
+def _find_clocks(seen: Snapshot) -> Iterator[Finding]:
+    if seen.clocks_apart is not None and seen.clocks_apart > CLOCK_SECONDS:
+        yield Finding(Code.CLOCKS_APART, {"difference": seen.clocks_apart})
 
 
-def _clock(using: str, clock: Clock) -> Iterator[str]:
-    """Asked of the duties' table, because a statement needs a row to say the time in."""
-    before = clock()
-    there = DutyRun.objects.using(using).aggregate(now=Max(StatementNow()))["now"]
-    after = clock()
-    if there is None or timezone.is_naive(there):
-        return
-    apart = max(before - there, there - after).total_seconds()
-    if apart > CLOCK_SECONDS:
-        yield (
-            f"This machine's clock and the database's are {apart:.0f} s apart. Leases do not mind; messages that "
-            "expire, signatures and logs do: synchronize the clocks."
-        )
+SENTENCES: Final[Mapping[Code, str | Promise]] = {
+    Code.DEAD_LETTERS: ngettext_lazy(
+        "%(number)s outcome needs a person, because reconciliation gave up on it; it is %(age)s old.",
+        "%(number)s outcomes need a person, because reconciliation gave up on them; the oldest is %(age)s old.",
+        "count",
+    ),
+    Code.LEASE_OVERDUE: _(
+        "A lease expired, or deferred work was due, %(age)s ago and was not handled: check that the sweeper and a "
+        "worker are running."
+    ),
+    Code.WORK_WAITING: _(
+        "Accepted work has waited for %(age)s and no worker has begun it: check that a worker is running and reads "
+        "this queue."
+    ),
+    Code.JOB_FAILED: _("The last run of %(job)s failed: %(error)s"),
+    Code.JOB_NEVER_RAN: _(
+        "The maintenance job %(job)s has never run to its end: schedule it with Celery beat or cron."
+    ),
+    Code.JOB_LATE: _("The last run of %(job)s ended %(age)s ago: check that its schedule is still active."),
+    Code.UNKNOWN_OLD: ngettext_lazy(
+        "%(number)s outcome is unknown and %(age)s old: check that its operation has a reconciler and that the "
+        "provider answers. An operation that waits to be resumed needs a worker with its code.",
+        "The oldest of %(number)s unknown outcomes is %(age)s old: check that its operation has a reconciler and that "
+        "the provider answers. An operation that waits to be resumed needs a worker with its code.",
+        "count",
+    ),
+    Code.RETENTION_SHORT: _(
+        "IDEMPOTENCY['RETENTION'] is %(retention)s: a client that retries later runs the request again, or is "
+        "rejected. Clients expect at least 24 hours."
+    ),
+    Code.OPERATION_RETENTION_SHORT: _(
+        "Operation %(operation)s keeps its responses for %(retention)s: a client that retries later runs the request "
+        "again, or is rejected. Clients expect at least 24 hours."
+    ),
+    Code.LEASE_SHORT: _(
+        "Operation %(operation)s has a lease of %(lease)s, but its p99 is %(p99)s: make the lease at least %(needed)s."
+    ),
+    Code.CLOCKS_APART: _(
+        "The clocks of this machine and of the database differ by %(difference)s. Leases do not depend on it; "
+        "message expiry, signatures and logs do: synchronize the clocks."
+    ),
+}
+_FORMATS: Final = {
+    "age": format_interval,
+    **dict.fromkeys(("retention", "lease", "p99", "needed", "difference"), format_duration),
+}
+
+
+def describe(finding: Finding) -> str:
+    """Return one sentence that says what is wrong and what to do, in the active language."""
+    values = {**finding.values, "number": format_number(finding.values.get("count", 0))}
+    values |= {name: write(values[name]) for name, write in _FORMATS.items() if name in values}
+    if "operation" in values:
+        values["operation"] = values["operation"] or "-"
+    return str(SENTENCES[finding.code] % values)
+
+
+def describe_plainly(finding: Finding) -> str:
+    """Return the sentence in English, as monitors and scripts read it."""
+    with override(None):
+        return describe(finding)

@@ -1,104 +1,135 @@
-"""How the records are doing: cheap questions with an answer that a monitor can read."""
+"""The state of the records: a few cheap queries, and what a monitor or a doctor concludes from them."""
 
-from dataclasses import asdict, dataclass
-from datetime import timedelta
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any, Final
 
-from django.db.models import Max, Min, QuerySet
+from django.db.models import Count, Max, Min, QuerySet
+from django.utils import timezone
 
 from django_idempotency.conf import conf
-from django_idempotency.core.audit import Kind
-from django_idempotency.core.states import Status
 from django_idempotency.fields import StatementNow
-from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
+from django_idempotency.models import DutyRun, IdempotencyKey
+from django_idempotency.monitoring.durations import load_operations
+from django_idempotency.monitoring.findings import (
+    LATE_SECONDS,
+    Finding,
+    JobRun,
+    Snapshot,
+    describe_plainly,
+    find,
+)
 from django_idempotency.store.database import alias
 
-LATE_SECONDS: Final = 600  # ten sweeps of the usual schedule
 LONGEST_WAIT: Final = timedelta(days=365)  # what a database can subtract
+
+Clock = Callable[[], datetime]
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What a monitor wants to know."""
+    """What a monitor asks for. Ages are in seconds."""
 
-    overdue: int  # leases that ran out and that no sweeper has seen yet
-    oldest_overdue: float | None  # seconds
-    oldest_waiting: float | None  # seconds since work was accepted, or put back, that no worker has begun
+    overdue: int  # leases that expired and that the sweeper has not handled yet
+    oldest_overdue: float | None
+    oldest_waiting: float | None  # since work was accepted, or put back, that no worker has begun
     unknown: int
-    resumable: int  # of those, operations that the resumer goes on with
-    oldest_unknown: float | None  # seconds since the key was first claimed
+    resumable: int  # of those, operations that the resumer continues
+    oldest_unknown: float | None  # since the key was first claimed
     dead_letters: int
-    duties: dict[str, dict[str, Any]]
+    oldest_dead_letter: float | None  # since the key was first claimed
+    duties: dict[str, JobRun]
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The problems that cannot wait; empty if there are none."""
+        return [finding for finding in find(self.snapshot) if finding.is_urgent]
 
     @property
     def complaints(self) -> list[str]:
-        """What a person should look at; empty when all is well."""
-        said = []
-        if self.oldest_overdue is not None and self.oldest_overdue > LATE_SECONDS:
-            said.append(
-                f"A lease ran out, or work was due, {self.oldest_overdue:.0f} s ago and nobody came by: "
-                "does the sweeper run, and a worker?"
-            )
-        if self.oldest_waiting is not None and self.oldest_waiting > LATE_SECONDS:
-            said.append(
-                f"Accepted work has waited for {self.oldest_waiting:.0f} s and no worker has begun it: "
-                "does one run, and does it read this queue?"
-            )
-        if self.dead_letters:
-            said.append(f"Outcomes that need a person, because reconciliation gave up: {self.dead_letters}.")
-        said += [f"The last {duty} failed: {run['error']}" for duty, run in self.duties.items() if run["error"]]
-        return said
+        """The findings as English sentences."""
+        return [describe_plainly(finding) for finding in self.findings]
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What the rules of `findings` look at."""
+        return Snapshot(
+            oldest_overdue=self.oldest_overdue,
+            oldest_waiting=self.oldest_waiting,
+            unknown=self.unknown,
+            oldest_unknown=self.oldest_unknown,
+            dead_letters=self.dead_letters,
+            oldest_dead_letter=self.oldest_dead_letter,
+            runs=self.duties,
+        )
 
     def as_json(self) -> dict[str, Any]:
-        return {"healthy": not self.complaints, "complaints": self.complaints, **asdict(self)}
+        found = self.findings
+        codes, complaints = [finding.code.value for finding in found], [describe_plainly(each) for each in found]
+        return {"healthy": not found, "codes": codes, "complaints": complaints, **asdict(self)}
 
 
 def health(using: str | None = None) -> Health:
-    """Every query here is answered from a small index or a small table."""
+    """Read the state of the records. Every query here is answered from a small index or a small table."""
     using = using or alias()
+    return _load_health(using, load_job_runs(using)[0])
+
+
+def examine(using: str, clock: Clock = timezone.now) -> list[Finding]:
+    """Return everything that is wrong. Reads the newest keys of each operation as well."""
+    runs, apart = load_job_runs(using, clock)
+    return find(replace(_load_health(using, runs).snapshot, operations=load_operations(using), clocks_apart=apart))
+
+
+def _load_health(using: str, runs: dict[str, JobRun]) -> Health:
     keys = IdempotencyKey.objects.using(using)
-    overdue, unknown = keys.overdue(), keys.filter(reconcile_after__isnull=False)
+    unknown = keys.filter(reconcile_after__isnull=False)
+    overdue, oldest_overdue = _measure(keys.overdue(), "locked_until")
+    _, oldest_waiting = _measure(keys.waiting(get_longest_silence()), "last_run_at")
+    doubts, oldest_unknown = _measure(unknown, "created_at")
+    dead, oldest_dead_letter = _measure(keys.dead_letters(), "created_at")
     return Health(
-        overdue=overdue.count(),
-        oldest_overdue=_age(overdue, "locked_until"),
-        oldest_waiting=_age(keys.waiting(_longest_silence()), "last_run_at"),
-        unknown=unknown.count(),
+        overdue=overdue,
+        oldest_overdue=oldest_overdue,
+        oldest_waiting=oldest_waiting,
+        unknown=doubts,
         resumable=unknown.resumable().count(),
-        oldest_unknown=_age(unknown, "created_at"),
-        dead_letters=dead_letters(using).count(),
-        duties={run["duty"]: run for run in duties(using)},
+        oldest_unknown=oldest_unknown,
+        dead_letters=dead,
+        oldest_dead_letter=oldest_dead_letter,
+        duties=runs,
     )
 
 
-def _longest_silence() -> timedelta:
-    """Since the last run of work that was put back, where a worker comes by."""
+def get_longest_silence() -> timedelta:
+    """Return how long work that was put back may wait before a worker begins it again."""
     return timedelta(seconds=LATE_SECONDS) + min(conf.RECONCILE_BACKOFF_MAX, LONGEST_WAIT)
 
 
-def dead_letters(using: str) -> QuerySet[IdempotencyKey]:
-    return only_dead_letters(IdempotencyKey.objects.using(using))
+def _measure(rows: QuerySet[IdempotencyKey], column: str) -> tuple[int, float | None]:
+    found = rows.aggregate(count=Count("pk"), oldest=Min(column), now=Max(StatementNow()))
+    age = (found["now"] - found["oldest"]).total_seconds() if found["oldest"] else None
+    return found["count"], age
 
 
-def only_dead_letters(rows: QuerySet[IdempotencyKey]) -> QuerySet[IdempotencyKey]:
-    """Found through their events: few rows, where the keys are many."""
-    noted = IdempotencyEvent.objects.using(rows.db).filter(kind=Kind.DEAD_LETTER).values("record_id")
-    return rows.filter(id__in=noted, status=Status.DEAD_LETTER)
+def load_job_runs(using: str, clock: Clock = timezone.now) -> tuple[dict[str, JobRun], float | None]:
+    """Return the last run of each maintenance job, and by how many seconds this machine's clock is wrong.
 
-
-def _age(rows: QuerySet[IdempotencyKey], column: str) -> float | None:
-    found = rows.aggregate(oldest=Min(column), now=Max(StatementNow()))
-    return (found["now"] - found["oldest"]).total_seconds() if found["oldest"] else None
-
-
-def duties(using: str) -> list[dict[str, Any]]:
-    """When each duty last ended, what it did, and what stopped it."""
-    runs = DutyRun.objects.using(using).annotate(now=StatementNow()).order_by("duty")
-    return [
-        {
-            "duty": run.duty,
-            "finished_ago": (run.now - run.finished_at).total_seconds() if run.finished_at else None,
-            "counts": run.counts,
-            "error": run.error,
-        }
-        for run in runs
-    ]
+    The difference is None where no job has run: a statement needs a row to say the time in.
+    """
+    before = clock()
+    rows = list(DutyRun.objects.using(using).annotate(now=StatementNow()).order_by("duty"))
+    after = clock()
+    runs = {
+        row.duty: JobRun(
+            row.duty,
+            (row.now - row.finished_at).total_seconds() if row.finished_at else None,
+            row.counts,
+            row.error,
+        )
+        for row in rows
+    }
+    if not rows or timezone.is_naive(rows[0].now):
+        return runs, None
+    return runs, max(before - rows[0].now, rows[0].now - after).total_seconds()

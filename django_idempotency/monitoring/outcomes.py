@@ -1,7 +1,7 @@
-"""Outcomes per minute, for the dashboard, where `COUNT_OUTCOMES` is on.
+"""Outcomes per minute for the dashboard, if `COUNT_OUTCOMES` is on.
 
-A process adds up in memory what the signals say and writes it down now and then, in a thread and on a connection of
-its own: a replay stays free of writes, and a failure here is nobody's but the dashboard's.
+A process counts signals in memory and writes the counts every few seconds, in its own thread and on its own connection:
+a replay stays free of writes, and a failure here affects the dashboard alone.
 """
 
 import atexit
@@ -31,13 +31,13 @@ Bucket = tuple[int, str, str]  # minute of this process's own clock, operation, 
 
 
 class Counters:
-    """What this process has counted and not written down yet."""
+    """Counts of this process that are not written yet."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """In a forked child: what was counted before is its parent's to write, and the thread did not come along."""
+        """Forget all counts. In a forked child they belong to the parent, and the flush thread does not survive."""
         self._lock = Lock()
         self._counted: Counter[Bucket] = Counter()
         self._timer: Timer | None = None
@@ -45,11 +45,11 @@ class Counters:
     def add(self, metric: str, operation: str, amount: int) -> None:
         if conf.COUNT_OUTCOMES:
             with self._lock:
-                self._put({(_minute(), operation[:255], metric.removeprefix(PREFIX)): amount})
+                self._put({(_get_minute(), operation[:255], metric.removeprefix(PREFIX)): amount})
                 self._schedule()
 
     def flush(self) -> None:
-        """Write down what there is; what cannot be written now is kept for the next time."""
+        """Write all counts; those that cannot be written now are kept for the next time."""
         with self._lock:
             taken, self._counted = self._counted, Counter()
         using = alias()
@@ -58,8 +58,8 @@ class Counters:
                 with limited(using, WRITE_SECONDS):
                     _write(bucket, taken[bucket], using)
                 del taken[bucket]
-        except Exception:  # noqa: BLE001 - whatever it is, it is only the dashboard's
-            logger.warning("Outcomes could not be counted; they are tried again.", exc_info=True)
+        except Exception:  # noqa: BLE001 - no error here may reach a request
+            logger.warning("Counts of outcomes could not be written; the next flush tries again.", exc_info=True)
             with self._lock:
                 self._put(taken)
 
@@ -83,13 +83,13 @@ class Counters:
                 self._schedule()
 
 
-def _minute() -> int:
+def _get_minute() -> int:
     return int(monotonic() // 60)
 
 
 def _write(bucket: Bucket, amount: int, using: str) -> None:
     minute, operation, outcome = bucket
-    ago = max(monotonic() - (minute + 0.5) * 60, 0.0)  # the database says which minute of its own that was
+    ago = max(monotonic() - (minute + 0.5) * 60, 0.0)  # the database decides which of its own minutes that was
     counts.accumulate(ago, operation, outcome, amount, using)
 
 
@@ -99,5 +99,5 @@ atexit.register(COUNTERS.flush)
 
 
 def install() -> None:
-    """Feed the counters from the signals; twice is once."""
+    """Feed the counters from the signals. Calling it again changes nothing."""
     subscribe(COUNTERS.add, lambda operation, seconds: COUNTERS.add(COMPLETED, operation, 1), UID)

@@ -1,4 +1,4 @@
-"""Outcomes per minute: added to by every process, read by the dashboard."""
+"""Outcomes per minute. Every process adds to them; the dashboard reads them."""
 
 from datetime import timedelta
 
@@ -27,12 +27,12 @@ OVER_TIME = Statement(
 
 
 def accumulate(ago: float, operation: str, outcome: str, amount: int, using: str) -> None:
-    """Add to the minute of so many seconds ago."""
+    """Add an amount to the minute that was `ago` seconds before now."""
     ACCUMULATE.run(using, since=-ago, operation=operation, outcome=outcome, amount=amount)
 
 
-def over_time(seconds: float, slots: int, using: str) -> dict[str, dict[int, int]]:
-    """For each outcome, how often in which slot of the last seconds; slot 0 is the newest."""
+def read_slots(seconds: float, slots: int, using: str) -> dict[str, dict[int, int]]:
+    """Return for each outcome how often it happened in each slot of a period that ends now; slot 0 is the newest."""
     found: dict[str, dict[int, int]] = {}
     for slot, outcome, count in OVER_TIME.rows(using, width=seconds / slots, since=-seconds):
         place, counts = min(max(int(slot), 0), slots - 1), found.setdefault(outcome, {})
@@ -41,7 +41,7 @@ def over_time(seconds: float, slots: int, using: str) -> dict[str, dict[int, int
 
 
 def past(retention: timedelta, using: str) -> QuerySet[IdempotencyCount]:
-    """Counts older than that."""
+    """Return counts that are older than the retention."""
     return (
         IdempotencyCount.objects.using(using).filter(minute__lte=StatementNow() - Value(retention)).order_by("minute")
     )

@@ -1,4 +1,4 @@
-"""The records behind the dashboard: whatever is open, up to a limit, and a fair sample of all, in one bounded read."""
+"""The records behind the dashboard: the open ones, up to a limit, and a fair sample of all, in one bounded read."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,23 +10,25 @@ from django_idempotency.core.states import Status
 from django_idempotency.store.dialects import Statement
 
 _ROW: Final = "id, status, -({left created_at}) AS age"
+_NO_LEASE: Final = "0.0 AS remaining, 0.0 AS idle, last_error_code"
 # An id is a digest, so the first ids in order are a fair sample; and always the same one, which stays in memory.
 RECORDS = Statement(
     "",
     f"""
     SELECT * FROM (
-        SELECT 'sample' AS part, {_ROW}, 0.0 AS remaining FROM idempotency_key ORDER BY id LIMIT %(sample)s
+        SELECT 'sample' AS part, {_ROW}, {_NO_LEASE} FROM idempotency_key ORDER BY id LIMIT %(sample)s
     ) AS sampled
     UNION ALL SELECT * FROM (
-        SELECT 'lease' AS part, {_ROW}, {{left locked_until}} AS remaining FROM idempotency_key
-        WHERE locked_until IS NOT NULL ORDER BY locked_until LIMIT %(most)s
+        SELECT 'lease' AS part, {_ROW}, {{left locked_until}} AS remaining, -({{left last_run_at}}) AS idle,
+               last_error_code
+        FROM idempotency_key WHERE locked_until IS NOT NULL ORDER BY locked_until LIMIT %(most)s
     ) AS leases
     UNION ALL SELECT * FROM (
-        SELECT 'doubt' AS part, {_ROW}, 0.0 AS remaining FROM idempotency_key
+        SELECT 'doubt' AS part, {_ROW}, {_NO_LEASE} FROM idempotency_key
         WHERE reconcile_after IS NOT NULL ORDER BY reconcile_after LIMIT %(most)s
     ) AS doubts
     UNION ALL SELECT * FROM (
-        SELECT 'dead' AS part, {_ROW}, 0.0 AS remaining FROM idempotency_key
+        SELECT 'dead' AS part, {_ROW}, {_NO_LEASE} FROM idempotency_key
         WHERE status = 'dead_letter'
           AND id IN (SELECT record_id FROM idempotency_event WHERE kind = '{Kind.DEAD_LETTER}')
         LIMIT %(most)s
@@ -37,16 +39,18 @@ RECORDS = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One record as the dashboard sees it. Ages are the database's."""
+    """One record as the dashboard sees it. Times are in seconds by the database's clock."""
 
     id: UUID
     status: Status
     age: float
-    remaining: float  # seconds of its lease
+    remaining: float  # of its lease
+    idle: float | None  # since it was accepted, or last run
+    error: str  # of its last run
 
 
-def records(sample: int, most: int, using: str) -> dict[str, list[Row]]:
-    """The parts `sample`, `lease`, `doubt` and `dead`."""
+def load_records(sample: int, most: int, using: str) -> dict[str, list[Row]]:
+    """Return the parts `sample`, `lease`, `doubt` and `dead`."""
     found: dict[str, list[Row]] = {"sample": [], "lease": [], "doubt": [], "dead": []}
     for part, row in _rows(sample, most, using):
         found[part].append(row)
@@ -54,6 +58,7 @@ def records(sample: int, most: int, using: str) -> dict[str, list[Row]]:
 
 
 def _rows(sample: int, most: int, using: str) -> Iterator[tuple[str, Row]]:
-    for part, record, status, age, remaining in RECORDS.rows(using, sample=sample, most=most):
+    for part, record, status, age, remaining, idle, error in RECORDS.rows(using, sample=sample, most=most):
         identifier = record if isinstance(record, UUID) else UUID(record)
-        yield part, Row(identifier, Status(status), float(age), float(remaining))
+        since = None if idle is None else float(idle)
+        yield part, Row(identifier, Status(status), float(age), float(remaining), since, error)

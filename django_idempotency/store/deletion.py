@@ -1,31 +1,70 @@
-"""Deleting what has ended, without touching anybody else's rows."""
+"""Delete records that have ended. Rows of other tables that point at them are left as their foreign keys say."""
 
-from typing import Any
+from collections import Counter
+from typing import Any, Final
 from uuid import UUID
 
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import Q
 
 from django_idempotency.core.states import Status
 from django_idempotency.fields import StatementNow
 from django_idempotency.models import IdempotencyKey
-from django_idempotency.store import duties
+from django_idempotency.signals import logger
+from django_idempotency.store import duties, limits
+
+_WAITS: Final = 12  # for a lock, per page: enough to find the one locked row of a thousand
 
 
 def pointers() -> list[Any]:
-    """The foreign keys of other models that lead to a record, those without a way back included."""
+    """Return the foreign keys of other models that lead to a record, including those without a reverse accessor."""
     fields: list[Any] = IdempotencyKey._meta.get_fields(include_hidden=True)
     return [each for each in fields if each.auto_created and (each.one_to_many or each.one_to_one)]
 
 
 def delete(ids: list[UUID], using: str) -> int:
-    """T19, T20: in one statement, or through the ORM's collector where somebody's rows point at records."""
-    return _collected(ids, using) if pointers() else duties.delete(ids, using)
+    """T19, T20: delete in one statement, or through the ORM's collector if other tables point at records."""
+    return _delete_with_collector(ids, using) if pointers() else duties.delete(ids, using)
 
 
-def _collected(ids: list[UUID], using: str) -> int:
-    """The collector does what each foreign key's `on_delete` says. Locked first, because it deletes by id alone."""
-    ended = Q(status=Status.EXPIRED) | Q(status__in=["completed", "failed"], audit_seconds=None)
+def delete_page(ids: list[UUID], using: str, counts: Counter[str]) -> set[UUID]:
+    """Delete a page of records and count what happened. Return the records that another transaction holds.
+
+    If one record cannot be deleted, the page is halved until the others are.
+    """
+    waits, held = 0, set[UUID]()
+    parts = [ids]
+    while parts:
+        part = parts.pop()
+        try:
+            counts["deleted"] += delete(part, using)
+        except Exception as error:  # noqa: BLE001 - a trigger or a signal's receiver may raise anything
+            contended = is_contended(error)
+            waits += contended
+            if contended and (len(part) == 1 or waits >= _WAITS):
+                held.update(part)
+            elif len(part) == 1:
+                logger.exception("Idempotency record %s cannot be deleted; the next run tries again.", part[0])
+                counts["failed"] += 1
+            else:
+                middle = len(part) // 2
+                parts += part[middle:], part[:middle]
+    if held:
+        counts["contended"] += len(held)
+    return held
+
+
+def is_contended(error: Exception) -> bool:
+    """True if another transaction held the row. Raise the error if the database is gone: that ends the run."""
+    lost = isinstance(error, OperationalError | InterfaceError)
+    if lost and not limits.may_repeat(error):
+        raise error
+    return lost
+
+
+def _delete_with_collector(ids: list[UUID], using: str) -> int:
+    """Delete as each foreign key's `on_delete` says. Rows are locked first: the collector deletes by id alone."""
+    ended = Q(status=Status.EXPIRED) | Q(status__in=Status.TERMINAL, audit_seconds=None)
     ended |= Q(status=Status.FAILED_RETRYABLE, grace_until__lte=StatementNow())
     records = IdempotencyKey.objects.using(using)
     with transaction.atomic(using=using):

@@ -1,6 +1,6 @@
-"""What the sweeper, the reconciler and the reaper read and write.
+"""The statements of the maintenance jobs.
 
-Each reads a page without locks and then compares and sets row by row: the conditions stand in the UPDATE again.
+Each job reads a page without locks and then changes it row by row: every UPDATE repeats the conditions.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ _HERE: Final = "scope = %(scope)s AND id = %(id)s"
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A row that a duty has to look at."""
+    """A row that is due for a maintenance job."""
 
     scope: str
     id: UUID
@@ -30,18 +30,18 @@ class Due:
 
 
 def _page(column: str, besides: str = "") -> Statement:
-    """What was due when the run began, in seconds from now: what a run makes due again is the next one's."""
+    """Select rows that were due when the run began. Rows that become due during the run are left for the next one."""
     due = f"{column} <= {{now + %(began)s}} {besides}"
     return Statement("", f"SELECT scope, id, status FROM idempotency_key WHERE {due} ORDER BY {column} LIMIT %(limit)s")
 
 
-# What is gone on with is not asked about: neither kind may fill the page of the other.
+# Operations are resumed and not asked about: neither kind may fill the pages of the other.
 _RESUMABLE: Final = "(on_lost_lease = 'resume' AND run_name <> '')"
 LOST = _page("locked_until", "AND status = 'in_progress'")
 WAITING = _page("locked_until", "AND status = 'pending'")
 DOUBTS = _page("reconcile_after", f"AND NOT {_RESUMABLE}")
 RESUMABLE = _page("reconcile_after", f"AND {_RESUMABLE} AND NOT deferred")
-UNFINISHED = _page("reconcile_after", f"AND {_RESUMABLE} AND deferred")  # a worker is told, or comes by itself
+UNFINISHED = _page("reconcile_after", f"AND {_RESUMABLE} AND deferred")  # a worker gets a message, or looks by itself
 PAST = _page("expires_at")
 
 LAPSE = Statement(
@@ -86,7 +86,7 @@ EXPIRE = Statement(
     """,
 )
 
-# A record that was to be deleted at its expiry is, by the next reaper.
+# A record without audit time is deleted by the next reaper.
 EXPIRE_NOW = Statement(
     "T18",
     f"""
@@ -104,74 +104,74 @@ _ENDED: Final = f"""
 DELETE = Statement("T19 T20", f"DELETE FROM idempotency_key WHERE id {{among ids}} AND {_ENDED}")
 
 
-def lost(limit: int, using: str, began: int = 0) -> list[Due]:
-    """Attempts whose lease ran out."""
-    return _due(LOST, limit, using, began)
+def find_lost(limit: int, using: str, age: int = 0) -> list[Due]:
+    """Return attempts whose lease expired. `age`: seconds since the run began."""
+    return _read_page(LOST, limit, using, age)
 
 
-def waiting(limit: int, using: str, began: int = 0) -> list[Due]:
-    """Deferred work that no worker picked up in time."""
-    return _due(WAITING, limit, using, began)
+def find_waiting(limit: int, using: str, age: int = 0) -> list[Due]:
+    """Return deferred work that no worker picked up in time."""
+    return _read_page(WAITING, limit, using, age)
 
 
-def unfinished(limit: int, using: str, began: int = 0) -> list[Due]:
-    """Deferred work whose worker is gone or failed, and that may be gone on with now."""
-    return _due(UNFINISHED, limit, using, began)
+def find_unfinished(limit: int, using: str, age: int = 0) -> list[Due]:
+    """Return deferred work whose worker is gone or failed, and that may be continued now."""
+    return _read_page(UNFINISHED, limit, using, age)
 
 
-def doubts(limit: int, using: str, began: int = 0) -> list[Due]:
-    """Doubts that may be asked about now."""
-    return _due(DOUBTS, limit, using, began)
+def find_doubts(limit: int, using: str, age: int = 0) -> list[Due]:
+    """Return unknown outcomes that the reconciler may ask about now."""
+    return _read_page(DOUBTS, limit, using, age)
 
 
-def resumable(limit: int, using: str, began: int = 0) -> list[Due]:
-    """Operations that somebody may go on with now."""
-    return _due(RESUMABLE, limit, using, began)
+def find_resumable(limit: int, using: str, age: int = 0) -> list[Due]:
+    """Return operations that may be continued now."""
+    return _read_page(RESUMABLE, limit, using, age)
 
 
-def past(limit: int, using: str, began: int = 0) -> list[Due]:
-    """Records whose retention is over."""
-    return _due(PAST, limit, using, began)
+def find_past(limit: int, using: str, age: int = 0) -> list[Due]:
+    """Return records whose retention is over."""
+    return _read_page(PAST, limit, using, age)
 
 
 def lapse(ref: Ref) -> bool:
-    """T6: the lease is over, so nobody knows."""
+    """Make the outcome of an attempt whose lease expired unknown (T6)."""
     return LAPSE.apply(ref)
 
 
 def enqueued_again(ref: Ref, pick_up: int) -> bool:
-    """D3: this sweeper, and no other, sends the message again."""
+    """Win the right to send the message again (D3)."""
     return ENQUEUED_AGAIN.apply(ref, pick_up=pick_up)
 
 
 def exhaust(ref: Ref, cap: int, reply: Reply) -> bool:
-    """T15 at the cap: tried too often; the refusal is the answer."""
+    """Store an error response for a key that was tried too often (T15 at the cap)."""
     return EXHAUST.apply(ref, cap=cap, **reply_values(reply))
 
 
 def abandon(ref: Ref, reply: Reply) -> bool:
-    """D6: no worker ever came."""
+    """Fail work that no worker ever picked up (D6)."""
     return ABANDON.apply(ref, **reply_values(reply))
 
 
 def expire(ref: Ref) -> bool:
-    """T18: kept for audit, never replayed."""
+    """Keep the record for audit; it is never replayed (T18)."""
     return EXPIRE.apply(ref)
 
 
 def expire_now(ref: Ref) -> bool:
-    """T18 by an operator: the answer is given to nobody any more."""
+    """Stop replaying the response, as an operator decided (T18)."""
     return EXPIRE_NOW.apply(ref)
 
 
 def delete(records: Iterable[UUID], using: str) -> int:
-    """T19, T20: delete those of a page that have still ended and are still past their time."""
-    ids = sorted(records)  # one order for all, so that two reapers cannot wait for each other
+    """T19, T20: delete the records of a page that are still ended and past their retention."""
+    ids = sorted(records)  # one order, so that two reapers cannot deadlock
     return DELETE.run(using, ids=ids) if ids else 0
 
 
-def _due(statement: Statement, limit: int, using: str, began: int) -> list[Due]:
+def _read_page(statement: Statement, limit: int, using: str, age: int) -> list[Due]:
     return [
         Due(scope, record if isinstance(record, UUID) else UUID(record), Status(status))
-        for scope, record, status in statement.rows(using, limit=limit, began=began)
+        for scope, record, status in statement.rows(using, limit=limit, began=-age)
     ]

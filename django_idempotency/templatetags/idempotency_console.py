@@ -1,4 +1,4 @@
-"""What the console's templates need beside Django's own tags."""
+"""A template tag for the console's pages."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from django.utils.module_loading import import_string
 
 try:
     _with_nonce: Any = import_string("django.utils.csp.nonce_attr")
-except ImportError:  # before Django 6.1, whose admin is the first that has nonces
+except ImportError:  # before Django 6.1, whose admin is the first with nonces
     _with_nonce = None
 
 register = Library()
@@ -15,7 +15,7 @@ register = Library()
 
 @register.simple_tag(takes_context=True)
 def with_nonce(context: Context, media: Any = None) -> Any:
-    """The nonce of this answer's policy as an attribute, or these scripts and style sheets with it."""
+    """Return the response's CSP nonce as an attribute, or render scripts and style sheets with it."""
     if _with_nonce is None:
         return "" if media is None else media
     return _with_nonce(context, media)

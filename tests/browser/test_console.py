@@ -35,7 +35,7 @@ OPERATION = "tests.browser"
 PRESSED = {
     "ask-reconciler": "completed",
     "resolve-landed": "completed",
-    "resolve-not-executed": "failed, may be tried again",
+    "resolve-not-executed": "failed, can be retried",
     "try-again": "unknown",
     "enqueue": "pending",
     "expire-now": "expired, kept for audit",
@@ -120,7 +120,7 @@ def test_everybody_can_read_every_page(visit: Open, scene: Scene) -> None:
 def test_list_filter_search_and_record(visit: Open) -> None:
     page, complaints = visit(LIST, viewport=WIDE)
     see(page.locator("#result_list tbody tr")).to_have_count(15)
-    page.get_by_role("link", name="for a person").click()
+    page.get_by_role("link", name="operator (dead letter)").click()
     see(page.locator("#result_list .idem-status")).to_have_text(["dead letter"] * 3)
     page.get_by_role("link", name="Clear all filters").click()
     page.fill("#searchbar", "to expire-now")
@@ -183,7 +183,7 @@ def test_somebody_was_quicker(visit: Open, scene: Scene) -> None:
     moved = {"status": "unknown", "reconcile_after": timezone.now()}
     elsewhere(lambda: IdempotencyKey.objects.filter(pk=found).update(**moved))
     confirm(page)
-    see(page.locator(".messagelist .warning")).to_contain_text("Somebody was quicker")
+    see(page.locator(".messagelist .warning")).to_contain_text("This record changed to")
     see(page.locator("h1 .idem-status")).to_have_text("unknown")
     assert complaints == []
 

@@ -13,8 +13,10 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django.live_server_helper import LiveServer
 
-from django_idempotency.console.dashboard.numbers import forget
-from django_idempotency.console.dashboard.page import KINDS
+from django_idempotency.console.dashboard.numbers import clear_cache
+from django_idempotency.console.dashboard.sections import OUTCOMES
+from django_idempotency.console.wording import STATES
+from django_idempotency.store import counts
 from testproject.history import fill
 from tests.browser.browsing import axe, launched, opened
 from tests.maintenance.records import completed
@@ -26,9 +28,9 @@ WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 def address(live_server: LiveServer, settings: Any) -> Iterator[str]:
     settings.IDEMPOTENCY = {"COUNT_OUTCOMES": True}
     settings.ALLOWED_HOSTS = ["*"]
-    forget()
+    clear_cache()
     yield live_server.url + reverse("admin:django_idempotency_dashboard")
-    forget()
+    clear_cache()
 
 
 @pytest.fixture
@@ -47,6 +49,8 @@ def chromium(cookie: dict[str, str]) -> Iterator[Any]:
 @pytest.fixture
 def history(address: str) -> None:
     assert fill() > 100
+    for outcome in OUTCOMES:  # every label there is
+        counts.accumulate(60, "op", outcome, 1234, "default")
     completed("shop.checkout.views.PaymentViewSet.create")
 
 
@@ -82,10 +86,10 @@ def test_a_state_has_the_hue_that_it_has_in_the_list(
     chromium: Any, cookie: dict[str, str], address: str, scheme: str
 ) -> None:
     page, _ = opened(chromium, cookie, address, color_scheme=scheme)
-    drawn = {status: hue(page.evaluate(DRAWN, kind)) for status, kind in KINDS.items()}
+    drawn = {status: hue(page.evaluate(DRAWN, state.tone)) for status, state in STATES.items()}
     records = address.removesuffix("dashboard/")
     page, _ = opened(chromium, {**cookie, "url": records}, records, color_scheme=scheme)
-    listed = {status: hue(page.evaluate(LISTED, status.value)) for status in KINDS}
+    listed = {status: hue(page.evaluate(LISTED, state.tone)) for status, state in STATES.items()}
     apart = {status: min(abs(drawn[status] - each), 360 - abs(drawn[status] - each)) for status, each in listed.items()}
     assert {status for status, degrees in apart.items() if degrees > 25} == set()
 
@@ -104,12 +108,12 @@ kind => {
 }
 """
 LISTED = """
-status => {
+tone => {
   const badge = document.createElement("span");
-  badge.classList.add("idem-status", "idem-" + status);
+  badge.classList.add("idem-status", "idem-tone-" + tone);
   document.querySelector("#content").append(badge);
   const style = getComputedStyle(badge);
-  return status === "dead_letter" ? style.backgroundColor : style.color;
+  return tone === "worst" ? style.backgroundColor : style.color;
 }
 """
 

@@ -14,11 +14,12 @@ from django.test import Client
 from django.utils import timezone
 
 from django_idempotency import Status
-from django_idempotency.console.actions import ACTIONS, BY_NAME
+from django_idempotency.console.actions import ACTIONS, BY_NAME, OUTCOMES, Action
+from django_idempotency.console.timeline import KINDS
 from django_idempotency.core.identity import Ref
 from django_idempotency.flow.registry import _RECONCILERS
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
-from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, reconciler, try_again
+from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, Outcome, reconciler, try_again
 from django_idempotency.store import records
 from tests.console.people import (
     LIST,
@@ -183,6 +184,12 @@ def test_the_states_are_those_of_the_table() -> None:
     }
 
 
+@pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.name)
+def test_every_outcome_of_an_action_has_its_words(action: Action) -> None:
+    assert set(action.done) <= {*OUTCOMES, Outcome.POSTPONED}, "how long to wait is computed"
+    assert action.trace is None or KINDS[action.trace.kind] == (action.trace.title, action.trace.tone)
+
+
 @pytest.mark.django_db
 def test_several_at_once_from_the_list(operator: Client) -> None:
     found = many(3, Status.DEAD_LETTER)
@@ -198,7 +205,7 @@ def test_several_at_once_from_the_list(operator: Client) -> None:
     assert status_of(other) == "completed"
     assert LogEntry.objects.count() == 3
     assert said(page).count("at its next run") == 3
-    assert "“completed” now" in said(page)
+    assert "changed to “completed”" in said(page)
 
 
 @pytest.mark.django_db
@@ -275,7 +282,7 @@ def test_landed_warns_that_it_makes_no_domain_writes() -> None:
 def test_not_executed_before_grace_says_how_long_to_wait(operator: Client) -> None:
     found = ready("resolve-not-executed", grace_until=timezone.now() + timedelta(minutes=10))
     asked = operator.get(act("resolve-not-executed", found))
-    assert "Grace has not passed" in asked.content.decode()
+    assert "The grace period has not passed" in asked.content.decode()
     assert not asked.context["ready"]
     page = send(operator, act("resolve-not-executed", found), asked)
     assert "it can be done in 9 min" in said(page) or "it can be done in 10 min" in said(page)
@@ -325,14 +332,14 @@ def test_the_last_try_makes_it_a_dead_letter(operator: Client, verdicts: list[An
 @pytest.mark.django_db
 def test_an_operation_without_a_reconciler_has_nobody_to_ask(operator: Client) -> None:
     page = confirm(operator, act("ask-reconciler", ready("ask-reconciler", operation="nobody.knows")))
-    assert "nobody to ask" in said(page)
+    assert "There is no reconciler" in said(page)
     assert levels(page) == ["warning"]
 
 
 @pytest.mark.django_db
 def test_what_can_be_gone_on_with_is_not_asked_about(operator: Client) -> None:
     found = ready("ask-reconciler", run_name="rides.create", on_lost_lease="resume")
-    assert "the resumer goes on" in said(confirm(operator, act("ask-reconciler", found)))
+    assert "the resumer continues" in said(confirm(operator, act("ask-reconciler", found)))
 
 
 # Somebody was quicker
@@ -355,7 +362,7 @@ def test_a_record_that_moved_on_since_it_was_looked_at(operator: Client, verdict
     with actors(1) as (other,):
         other.do(IdempotencyKey.objects.filter(pk=found).update, **moved)
     page = send(operator, act(name, found), asked)
-    assert "Somebody was quicker: it is “in progress” now" in said(page)
+    assert "This record changed to “in progress” after you opened it" in said(page)
     assert status_of(found) == "in_progress"
     assert trail(found) == []
     assert not LogEntry.objects.exists()
@@ -368,7 +375,7 @@ def test_a_new_attempt_in_the_same_state_is_another_one(operator: Client) -> Non
     asked = operator.get(act("resolve-not-executed", found))
     with actors(1) as (other,):
         other.do(IdempotencyKey.objects.filter(pk=found).update, attempt_token=uuid4())
-    assert "Somebody was quicker" in said(send(operator, act("resolve-not-executed", found), asked))
+    assert "This record changed to" in said(send(operator, act("resolve-not-executed", found), asked))
     assert status_of(found) == "unknown"
 
 
@@ -397,7 +404,7 @@ def test_the_guard_decides_when_both_press_at_once(operator: Client, vendor: str
             pressed = press.start(send, operator, act("try-again", found), asked)
             until(lambda: pressed.done() or is_waiting(number))
         page = pressed.result(60)
-    assert "Somebody was quicker: it is “unknown” now" in said(page)
+    assert "This record changed to “unknown” after you opened it" in said(page)
     assert trail(found) == []
     assert not LogEntry.objects.exists()
 
@@ -408,7 +415,7 @@ def test_pressing_twice_does_it_once(operator: Client) -> None:
     asked = operator.get(act("try-again", found))
     send(operator, act("try-again", found), asked)
     page = send(operator, act("try-again", found), asked)
-    assert "Somebody was quicker" in said(page)
+    assert "This record changed to" in said(page)
     assert len(trail(found)) == 1
 
 

@@ -42,7 +42,7 @@ def test_each_state_is_a_word(viewer: Client) -> None:
         "pending",
         "in progress",
         "completed",
-        "failed, may be tried again",
+        "failed, can be retried",
         "unknown",
         "dead letter",
         "expired, kept for audit",
@@ -92,13 +92,13 @@ def test_a_page_goes_on_however_the_time_was_written(viewer: Client, vendor: str
 
 
 def test_a_filter_looks_at_a_bounded_number_of_rows_and_says_so(viewer: Client, monkeypatch: Any) -> None:
-    monkeypatch.setattr(keyset.page, "__defaults__", (30,))
+    monkeypatch.setattr(keyset.fetch_page, "__defaults__", (30,))
     many(100, Status.COMPLETED)
     IdempotencyKey.objects.filter(key="completed-75").update(operation="rides.create")
     address, looks = LIST + "?operation=rides.create", 0
     while not keys(page := viewer.get(address)):
         assert page.context["cl"].page.looked_to is not None
-        assert b"Look further" in page.content
+        assert b"Search older records" in page.content
         address, looks = further(page), looks + 1
     assert (keys(page), looks) == (["completed-75"], 2)
 
@@ -127,11 +127,11 @@ def test_what_waits_comes_in_the_order_in_which_it_is_due(viewer: Client) -> Non
 @pytest.mark.parametrize(
     ("status", "column", "words"),
     [
-        (Status.IN_PROGRESS, "locked_until", "lease over for 3 min"),
-        (Status.PENDING, "locked_until", "not picked up for 3 min"),
-        (Status.UNKNOWN, "reconcile_after", "to be asked about, due 3 min"),
-        (Status.EXPIRED, "expires_at", "to be deleted, due 3 min"),
-        (Status.COMPLETED, "expires_at", "expired 3 min"),
+        (Status.IN_PROGRESS, "locked_until", "lease expired 3 min ago"),
+        (Status.PENDING, "locked_until", "pick-up overdue by 3 min"),
+        (Status.UNKNOWN, "reconcile_after", "reconciler check overdue by 3 min"),
+        (Status.EXPIRED, "expires_at", "deletion overdue by 3 min"),
+        (Status.COMPLETED, "expires_at", "expired 3 min ago"),
     ],
 )
 def test_what_is_late_says_for_how_long(viewer: Client, status: Status, column: str, words: str) -> None:
@@ -220,7 +220,7 @@ def test_a_search_that_finds_nothing(viewer: Client, term: str) -> None:
 
 
 def test_an_old_key_is_found_however_many_came_after_it(viewer: Client, monkeypatch: Any) -> None:
-    monkeypatch.setattr(keyset.page, "__defaults__", (3,))
+    monkeypatch.setattr(keyset.fetch_page, "__defaults__", (3,))
     many(20, Status.COMPLETED)
     assert keys(viewer.get(LIST, {"q": "completed-19"})) == ["completed-19"]
     assert keys(viewer.get(LIST, {"q": "completed-19", "status": "completed"})) == ["completed-19"]

@@ -64,7 +64,7 @@ def crowd(vendor: str) -> None:
 
 @pytest.mark.usefixtures("crowd")
 def test_no_view_of_the_list_reads_the_table(viewer: Client, monkeypatch: Any) -> None:
-    monkeypatch.setattr(keyset.page, "__defaults__", (500,))  # a part of this table, as 20,000 are of a large one
+    monkeypatch.setattr(keyset.fetch_page, "__defaults__", (500,))  # a part of this table, as 20,000 are of a large one
     for query, index in INDEXES.items():
         with CaptureQueriesContext(connection) as captured:
             assert viewer.get(f"{LIST}?{query}").status_code == 200

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -12,13 +14,15 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
+import django_idempotency
 from django_idempotency import Status
-from django_idempotency.console import bodies, record, timeline, wording
+from django_idempotency.console import bodies, record, timeline
 from django_idempotency.console.wording import STATES
 from django_idempotency.core.audit import Kind
 from django_idempotency.core.identity import Ref
 from django_idempotency.core.progress import Progress
 from django_idempotency.models import IdempotencyEvent
+from django_idempotency.monitoring.units import format_duration, format_interval
 from django_idempotency.store import events
 from tests.console import people
 from tests.console.people import client_of, many, page_of, person
@@ -41,8 +45,8 @@ def titles(client: Client, found: UUID) -> list[str]:
 @pytest.mark.parametrize("status", Status)
 def test_every_state_has_a_page_that_explains_it(viewer: Client, status: Status) -> None:
     page = text(viewer, people.record(status))
-    assert str(wording.MEANINGS[status]).replace("'", "&#x27;") in page
-    assert str(STATES[status]) in page
+    assert str(STATES[status].meaning).replace("'", "&#x27;") in page
+    assert str(STATES[status].label) in page
 
 
 def test_what_happened_stands_in_its_order(viewer: Client) -> None:
@@ -66,24 +70,24 @@ def test_what_happened_stands_in_its_order(viewer: Client) -> None:
     assert titles(viewer, found) == [
         "Claimed",
         "Step done: book",
-        "Step begun, its end is not known: charge",
-        "The lease ran out: nobody knows what became of the attempt",
+        "Step begun, its outcome is not known: charge",
+        "The lease expired: the attempt's outcome is not known",
         "Attempt 2 began",
         "Taken over and continued",
-        "The attempt ended in doubt",
+        "The attempt ended without a known outcome",
     ]
     page = text(viewer, found)
     assert "by resumer" in page
     assert "GatewayUnanswered" in page
-    assert "Asked 3 times without a verdict" in page
+    assert "3 reconciler checks without a verdict" in page
 
 
 def test_an_earlier_life_of_the_key_is_marked(viewer: Client) -> None:
     found = people.record(Status.COMPLETED, created_at=timezone.now())
     IdempotencyEvent.objects.create(record_id=found, kind="in doubt", at=timezone.now() - timedelta(days=3))
     first, *_others = viewer.get(page_of(found)).context["timeline"]
-    assert (first.earlier, str(first.title)) == (True, "The attempt ended in doubt")
-    assert "before the key was claimed anew" in text(viewer, found)
+    assert (first.is_earlier, str(first.title)) == (True, "The attempt ended without a known outcome")
+    assert "before the key was claimed again" in text(viewer, found)
 
 
 def test_a_kind_that_the_console_does_not_know_is_shown_as_it_is(viewer: Client) -> None:
@@ -111,7 +115,7 @@ def test_contents_are_for_those_who_may_see_them(viewer: Client) -> None:
     found = with_content()
     reader = client_of(person("reader", "view_content"))
     assert PLANTED not in text(viewer, found)
-    assert "shown to those who may see content" in text(viewer, found)
+    assert "only shown to users with the permission to view content" in text(viewer, found)
     page = text(reader, found)
     assert page.count(PLANTED) == 4  # body, a header, arguments, a result
     assert "&lt;b&gt;bold&lt;/b&gt;" in page
@@ -143,7 +147,7 @@ def test_contents_are_not_even_read_for_others(
     ids=["omitted", "empty", "json", "text", "binary", "nul", "html", "too long", "just not too long"],
 )
 def test_how_bytes_are_shown(body: bytes | None, kind: str, note: str, shown: str) -> None:
-    seen = bodies.of_bytes(body, kind)
+    seen = bodies.describe_bytes(body, kind)
     assert note in seen.note
     assert seen.text == shown
 
@@ -184,7 +188,7 @@ def test_the_lease_bar_is_in_numbers_that_a_browser_reads(viewer: Client, settin
     assert 'max="3600" high="3600" value="1799"' in text(viewer, found)
 
 
-@pytest.mark.parametrize(("seconds", "over", "words"), [(299, False, " of 5 min left"), (-2, True, "over for ")])
+@pytest.mark.parametrize(("seconds", "over", "words"), [(299, False, " of 5 min left"), (-2, True, "expired 2 s ago")])
 def test_the_lease_bar(viewer: Client, seconds: int, over: bool, words: str) -> None:
     found = people.record(Status.IN_PROGRESS, locked_until=timezone.now() + timedelta(seconds=seconds))
     bar = viewer.get(page_of(found)).context["bar"]
@@ -246,7 +250,28 @@ def test_the_log_of_the_admin_is_there(viewer: Client) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(0.4, "under 1 s"), (59, "59 s"), (60, "1 min"), (3_725, "1 h 2 min"), (90_000, "1 d 1 h"), (86_460, "1 d")],
-)
+    [
+        (-2, "0 s"), (0, "0 s"), (0.0004, "0.4 ms"), (0.001, "1 ms"), (0.25, "250 ms"), (0.9999, "1 s"),
+        (1, "1 s"), (1.54, "1.5 s"), (9.97, "10 s"), (59, "59 s"), (59.7, "1 min"), (60, "1 min"), (90, "1 min 30 s"),
+        (3600, "1 h"), (3_725, "1 h 2 min"), (86_400, "1 d"), (86_460, "1 d"), (90_000, "1 d 1 h"), (864_000, "10 d"),
+    ],
+)  # fmt: skip
 def test_durations(seconds: float, said: str) -> None:
-    assert wording.duration(timedelta(seconds=seconds)) == said
+    assert format_duration(seconds) == format_duration(timedelta(seconds=seconds)) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(-2, "0 s"), (0.4, "0 s"), (2.2, "2 s"), (59.7, "1 min"), (90, "1 min 30 s")]
+)
+def test_the_time_between_two_moments_is_in_whole_seconds(seconds: float, said: str) -> None:
+    assert format_interval(seconds) == said
+
+
+@pytest.mark.parametrize("sheet", ["console.css", "dashboard.css"])
+def test_every_state_has_its_words_and_its_colour(sheet: str) -> None:
+    text = (Path(django_idempotency.__file__).parent / "static" / "django_idempotency" / sheet).read_text()
+    prefix = ".idem-tone-" if sheet == "console.css" else ".chart ."
+    assert set(STATES) == set(Status)
+    plain = {"quiet"} if sheet == "console.css" else set()  # the colour of a badge without a tone
+    for tone in {state.tone for state in STATES.values()} - plain:
+        assert re.search(rf"{re.escape(prefix + tone)}\b", text), tone

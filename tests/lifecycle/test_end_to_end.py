@@ -13,14 +13,14 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from django_idempotency.tasks import SECONDS
+from django_idempotency.monitoring.jobs import SCHEDULED
 from testproject.http import Answer, NoAnswer
 from testproject.servers import ROOT, kill_workers, workers
 from tests.lifecycle.celery_processes import Broker, beat, worker
 from tests.processes import Site, wait_until
 
 ORDER = {"amount": 1200, "currency": "EUR", "customer": "ada", "simulate": {"sleep": 20}}
-TASKS = {name.rpartition(".")[2] for name in SECONDS}
+TASKS = {job.task for job in SCHEDULED}
 
 
 @dataclass(frozen=True)

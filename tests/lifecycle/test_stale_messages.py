@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from django_idempotency.tasks import SECONDS
+from django_idempotency.monitoring.jobs import SCHEDULED
 from tests.lifecycle.celery_processes import Broker, beat, worker
 from tests.processes import wait_until
 
 ROUNDS = 4
-TASKS = len(SECONDS)
+TASKS = len(SCHEDULED)
 SENT = r"Sending due task (django_idempotency\.\w+)"
 EXECUTED = r"Task django_idempotency\.\w+\[\S+\] succeeded"
 EXPIRED = r"Discarding revoked task: django_idempotency\.\w+"

@@ -20,8 +20,9 @@ from django_idempotency.fields import StatementNow
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.management.commands import idempotency_work
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
-from django_idempotency.monitoring.durations import operations
-from django_idempotency.monitoring.findings import Clock, findings
+from django_idempotency.monitoring.durations import load_operations
+from django_idempotency.monitoring.findings import describe_plainly
+from django_idempotency.monitoring.health import Clock, examine
 from django_idempotency.reconciliation import Landed, resolve
 from django_idempotency.store import attempts
 from django_idempotency.store.operations import StoredOperation
@@ -49,13 +50,13 @@ def test_stats_count_the_states_and_say_how_the_duties_are() -> None:
     assert figures["statuses"] == {"completed": 2, "in_progress": 1, "unknown": 1}
     assert (figures["unknown"], figures["dead_letters"], list(figures["duties"])) == (1, 0, ["sweep"])
     assert text[:3] == ["completed: 2", "in progress: 1", "unknown: 1"]
-    assert text[3].startswith("oldest doubt: ")
+    assert text[3].startswith("oldest unknown outcome: ")
     assert text[-1].startswith("last sweep: ")
 
 
 def test_stats_pass_complaints_on() -> None:
     DutyRun.objects.create(duty="reap", error="OperationalError: gone")
-    assert said("idempotency_stats").splitlines()[-1] == "! The last reap failed: OperationalError: gone"
+    assert said("idempotency_stats").splitlines()[-1] == "! The last run of reap failed: OperationalError: gone"
 
 
 def dead_letter() -> Attempt:
@@ -80,12 +81,14 @@ def test_inspect_shows_the_record_and_what_happened_to_it() -> None:
 
 def test_inspect_shows_contents_only_when_asked() -> None:
     attempt = completed()
-    change(attempt, arguments='{"card": "4242"}')
+    change(attempt, arguments='{"card": "4242"}', response_headers='[["Location", "/payments/secret-7"]]')
     for form in ("--no-color", "--json"):
         assert PLANTED not in (hidden := said("idempotency_inspect", str(attempt.call.id), form).replace("\\", ""))
         assert "4242" not in hidden
+        assert "secret-7" not in hidden, "the admin asks for a permission before it shows headers"
         assert PLANTED in (shown := said("idempotency_inspect", str(attempt.call.id), form, "--body").replace("\\", ""))
         assert "4242" in shown
+        assert "secret-7" in shown
 
 
 def test_inspect_finds_a_clients_key_in_every_scope() -> None:
@@ -120,7 +123,7 @@ def _all_duties_ran() -> None:
 
 
 def found(clock: Clock = timezone.now) -> str:
-    return "\n".join(findings("default", clock))
+    return "\n".join(map(describe_plainly, examine("default", clock)))
 
 
 @pytest.mark.usefixtures("_all_duties_ran")
@@ -136,7 +139,7 @@ def test_doctor_exits_with_1_and_says_which_duty_never_ran() -> None:
         call_command("idempotency_doctor", stdout=output)
     assert caught.value.returncode == 1
     assert output.getvalue().splitlines() == [
-        f"The {duty} has never run to its end: schedule it with Celery beat or cron."
+        f"The maintenance job {duty} has never run to its end: schedule it with Celery beat or cron."
         for duty in ("sweep", "reconcile", "resume", "reap")
     ]
 
@@ -147,20 +150,20 @@ def test_doctor_exits_with_1_and_says_which_duty_never_ran() -> None:
 )
 def test_doctor_notices_when_a_duty_stopped(duty: str, ago: int, wrong: bool) -> None:
     DutyRun.objects.filter(duty=duty).update(finished_at=StatementNow() - Value(timedelta(seconds=ago)))
-    assert (f"The last {duty} ended" in found()) is wrong
+    assert (f"The last run of {duty} ended" in found()) is wrong
 
 
 @pytest.mark.usefixtures("_all_duties_ran")
 @pytest.mark.parametrize(("age", "wrong"), [(3590, False), (3610, True)])
 def test_doctor_notices_an_old_doubt(age: int, wrong: bool) -> None:
     change(doubtful(), created_at=F("created_at") - timedelta(seconds=age))
-    assert ("oldest of 1 unknown outcomes" in found()) is wrong
+    assert ("1 outcome is unknown" in found()) is wrong
 
 
 @pytest.mark.usefixtures("_all_duties_ran")
 def test_doctor_notices_a_dead_letter() -> None:
     dead_letter()
-    assert "need a person" in found()
+    assert "needs a person" in found()
 
 
 @pytest.mark.usefixtures("_all_duties_ran")
@@ -169,7 +172,7 @@ def test_doctor_notices_a_retention_below_a_day(hours: int | None, wrong: bool, 
     settings.IDEMPOTENCY = {"RETENTION": hours and hours * 3600}
     assert ("IDEMPOTENCY['RETENTION']" in found()) is wrong
     completed("tests.kept", retention=hours and timedelta(hours=hours))
-    assert ("'tests.kept' keeps its answers" in found()) is wrong
+    assert ("Operation tests.kept keeps its responses" in found()) is wrong
 
 
 @pytest.mark.usefixtures("_all_duties_ran")
@@ -185,9 +188,9 @@ def test_runs_in_atomic_mode_have_no_duration() -> None:
     """One statement writes when it began and when it ended: they would make every lease look long enough."""
     completed("tests.atomic")
     IdempotencyKey.objects.update(completed_at=F("last_run_at"))
-    assert operations("default")["tests.atomic"].seconds == []
+    assert load_operations("default")["tests.atomic"].seconds == []
     IdempotencyKey.objects.update(completed_at=F("last_run_at") + timedelta(seconds=1))
-    assert operations("default")["tests.atomic"].seconds == [1]
+    assert load_operations("default")["tests.atomic"].seconds == [1]
 
 
 @pytest.mark.usefixtures("_all_duties_ran")
@@ -205,7 +208,7 @@ def test_doctor_notices_clocks_that_are_apart(off: int, wrong: bool) -> None:
     def clock() -> datetime:
         return timezone.now() + timedelta(seconds=off)
 
-    assert ("This machine's clock" in found(clock)) is wrong
+    assert ("clocks of this machine and of the database" in found(clock)) is wrong
 
 
 @pytest.mark.parametrize(
@@ -285,7 +288,7 @@ SETTLE = ("--landed=200", "--by=ada", "--reason=seen")
     ],
 )
 def test_what_is_no_text_is_refused_with_a_sentence(command: tuple[str, ...]) -> None:
-    with pytest.raises(CommandError, match="this is no UTF-8 text"):
+    with pytest.raises(CommandError, match="this is not UTF-8 text"):
         said(*command)
 
 

@@ -28,9 +28,10 @@ from django_idempotency.flow import registry
 from django_idempotency.flow.reconcile import LONGEST_WAIT_SECONDS
 from django_idempotency.maintenance import Bounds
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
+from django_idempotency.monitoring.jobs import SCHEDULED
 from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, Outcome, Verdict, reconciler, resolve
 from django_idempotency.store import duties, limits
-from django_idempotency.tasks import SECONDS, beat_schedule
+from django_idempotency.tasks import beat_schedule
 from testproject.servers import ROOT
 from tests.flow.flows import without_autocommit
 from tests.maintenance.records import (
@@ -167,7 +168,7 @@ def test_a_row_that_another_run_holds_is_left_to_it(monkeypatch: pytest.MonkeyPa
 def test_the_time_limit_is_looked_at_between_two_polls(answering: Callable[[Ask], None]) -> None:
     for _ in range(3):
         doubtful()
-    clock = iter([0.0, 0.0, 0.0, 0.0, 5.0, 11.0, 11.0])
+    clock = iter([0.0, 0.0, 0.0, 5.0, 11.0, 11.0])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(maintenance, "monotonic", lambda: next(clock))
@@ -182,16 +183,16 @@ def test_every_turn_of_a_run_looks_at_what_was_due_when_the_run_began(monkeypatc
     """Else a long first turn would let the second one try again what has just failed."""
     looked: list[int] = []
 
-    def look(limit: int, using: str, began: int) -> list[duties.Due]:
-        looked.append(began)
+    def look(limit: int, using: str, age: int) -> list[duties.Due]:
+        looked.append(age)
         return []
 
-    monkeypatch.setattr(duties, "waiting", look)
-    monkeypatch.setattr(duties, "unfinished", look)
+    monkeypatch.setattr(duties, "find_waiting", look)
+    monkeypatch.setattr(duties, "find_unfinished", look)
     clock = iter(range(0, 100, 10))
     monkeypatch.setattr(maintenance, "monotonic", lambda: next(clock))
     assert maintenance.work() == {}
-    assert looked == [-10, -20]
+    assert looked == [10, 20]
 
 
 @pytest.mark.django_db
@@ -337,7 +338,7 @@ def test_the_settings_may_ask_for_the_schedule() -> None:
     code = "from django_idempotency.tasks import beat_schedule; print(*beat_schedule(sweep_zombies=15))"
     clean = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
     finished = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=clean, capture_output=True, text=True)
-    assert (finished.returncode, finished.stdout.split()) == (0, list(SECONDS)), finished.stderr
+    assert (finished.returncode, finished.stdout.split()) == (0, [job.task_name for job in SCHEDULED]), finished.stderr
 
 
 def test_a_rhythm_for_a_task_that_does_not_exist_is_refused() -> None:

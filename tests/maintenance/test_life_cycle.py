@@ -12,7 +12,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db.models import F
 
-from django_idempotency import FingerprintRule, Policy, json_reply, maintenance
+from django_idempotency import FingerprintRule, Policy, Status, json_reply, maintenance
 from django_idempotency.core.decisions import Call
 from django_idempotency.core.fingerprint import RequestParts, seal
 from django_idempotency.flow import claim, registry
@@ -157,7 +157,9 @@ def test_a_verdict_about_another_attempt_does_nothing(answers: Callable[[Any], N
 def test_without_a_reconciler_a_doubt_waits_visibly() -> None:
     attempt = doubtful()
     assert maintenance.reconcile() == {"postponed": 1}
-    assert list(IdempotencyKey.objects.in_doubt()) == [IdempotencyKey.objects.get(id=attempt.call.id)]
+    assert list(IdempotencyKey.objects.filter(status__in=Status.IN_DOUBT)) == [
+        IdempotencyKey.objects.get(id=attempt.call.id)
+    ]
 
 
 @pytest.mark.parametrize("reference", ["id", "derived", "pair"])
@@ -245,7 +247,8 @@ def test_the_resolve_command_says_that_it_writes_nothing_else() -> None:
 def test_the_resolve_command_stores_only_what_can_be_answered(status: str, stored: bool) -> None:
     attempt = doubtful()
     arguments = ["idempotency_resolve", str(attempt.call.id), "--by=ops", "--reason=seen", f"--landed={status}"]
-    with nullcontext() if stored else pytest.raises(CommandError, match=f"'{status}' is no status .* 200 to 599"):
+    rejected = pytest.raises(CommandError, match=f"'{status}' is not a response status.* 200 to 599")
+    with nullcontext() if stored else rejected:
         call_command(*arguments, stdout=StringIO())
     assert status_of(attempt) == ("completed" if stored else "unknown")
 
@@ -253,7 +256,7 @@ def test_the_resolve_command_stores_only_what_can_be_answered(status: str, store
 def test_the_resolve_command_stores_no_body_where_there_is_none() -> None:
     attempt = doubtful()
     arguments = ["idempotency_resolve", str(attempt.call.id), "--by=ops", "--reason=seen", "--landed=204", "--body=x"]
-    with pytest.raises(CommandError, match="--body: An answer with this status has no body"):
+    with pytest.raises(CommandError, match="--body: A response with this status has no body"):
         call_command(*arguments, stdout=StringIO())
     assert status_of(attempt) == "unknown"
 
@@ -261,10 +264,10 @@ def test_the_resolve_command_stores_no_body_where_there_is_none() -> None:
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        ("--body={nojson", "--body: This is not JSON"),
-        ("--content-type=text/plain\nX-A: b", "--content_type: A content type is printable"),
-        ("--reason= ", "neither may be empty"),
-        ("--by=", "neither may be empty"),
+        ("--body={nojson", "--body: The content type is JSON"),
+        ("--content-type=text/plain\nX-A: b", "--content-type: Enter a content type of printable ASCII"),
+        ("--reason= ", "must not be empty"),
+        ("--by=", "must not be empty"),
     ],
 )
 def test_the_resolve_command_refuses_what_the_admin_refuses(option: str, said: str) -> None:

@@ -259,7 +259,7 @@ def test_where_all_is_held_a_page_is_not_waited_for_row_by_row(monkeypatch: pyte
         tries.append(len(ids))
         raise contention()
 
-    monkeypatch.setattr(maintenance, "delete", waits)
+    monkeypatch.setattr(deletion, "delete", waits)
     assert +maintenance.reap() == {"contended": 100}
     assert len(tries) < 20
 
@@ -271,7 +271,7 @@ def test_a_database_that_is_gone_ends_the_run(monkeypatch: pytest.MonkeyPatch) -
     def gone(ids: list[UUID], using: str) -> int:
         raise OperationalError("the server closed the connection")
 
-    monkeypatch.setattr(maintenance, "delete", gone)
+    monkeypatch.setattr(deletion, "delete", gone)
     with pytest.raises(OperationalError, match="closed"):
         maintenance.reap()
 

@@ -9,7 +9,9 @@ import pytest
 from django.core.management import BaseCommand, get_commands, load_command_class
 from django.dispatch import Signal
 
-from django_idempotency import signals, tasks
+from django_idempotency import signals
+from django_idempotency.monitoring.findings import Code
+from django_idempotency.monitoring.jobs import SCHEDULED
 from testproject.servers import ROOT
 
 REFERENCE = Path(ROOT, "docs", "reference")
@@ -45,10 +47,14 @@ def test_every_option_of_a_command_is_described(command: str) -> None:
 
 
 def test_every_task_is_described_with_its_rhythm() -> None:
-    rows = {f"| `{name}` | {seconds} s" for name, seconds in tasks.SECONDS.items()}
+    rows = {f"| `{job.task_name}` | {job.every} s" for job in SCHEDULED}
     assert named("tasks.md", r"^\| `django_idempotency\.\w+` \| \d+ s") == rows
 
 
 def test_every_signal_is_described() -> None:
     sent = {name for name, value in vars(signals).items() if isinstance(value, Signal)}
     assert named("signals.md", r"^\| `(\w+)` \| `") == sent
+
+
+def test_every_finding_is_described() -> None:
+    assert named("commands.md", r"^\| `([a-z0-9]+-[a-z0-9-]+)` \|") == {code.value for code in Code}

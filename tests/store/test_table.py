@@ -251,11 +251,11 @@ def crowd() -> None:
 def test_pages_and_lookups_use_their_index() -> None:
     crowd()
     for index, statement, page in (
-        ("idempotency_key_overdue", duties.LOST, duties.lost),
-        ("idempotency_key_overdue", duties.WAITING, duties.waiting),
-        ("idempotency_key_due", duties.DOUBTS, duties.doubts),
-        ("idempotency_key_due", duties.RESUMABLE, duties.resumable),
-        ("idempotency_key_expired", duties.PAST, duties.past),
+        ("idempotency_key_overdue", duties.LOST, duties.find_lost),
+        ("idempotency_key_overdue", duties.WAITING, duties.find_waiting),
+        ("idempotency_key_due", duties.DOUBTS, duties.find_doubts),
+        ("idempotency_key_due", duties.RESUMABLE, duties.find_resumable),
+        ("idempotency_key_expired", duties.PAST, duties.find_past),
     ):
         assert index in plan(statement, "bigint, float8", limit=100, began=-1)
         assert len(page(25, "default")) == 25
@@ -330,20 +330,20 @@ def test_questions_for_people() -> None:
     put(Status.UNKNOWN, key="due")
     put(Status.UNKNOWN, key="later", reconcile_after=now + FUTURE)
     put(Status.DEAD_LETTER, key="dead")
-    put(Status.COMPLETED, key="kept")
-    put(Status.FAILED, key="past", expires_at=now + PAST)
+    IdempotencyEvent.objects.create(record_id=IdempotencyKey.objects.get(key="dead").id, kind="dead letter")
+    put(Status.PENDING, key="fresh", last_run_at=now + PAST, last_error_code="")
+    put(Status.PENDING, key="put back", last_run_at=now + PAST, last_error_code="NotExecuted")
+    put(Status.UNKNOWN, key="resumed", run_name="tests.run", on_lost_lease="resume")
 
     def keys(queryset: Any) -> set[str]:
         return set(queryset.values_list("key", flat=True))
 
     questions = IdempotencyKey.objects
-    assert keys(questions.running()) == {"running"}
     assert keys(questions.overdue()) == {"overdue"}
-    assert keys(questions.due()) == {"due"}
-    assert keys(questions.in_doubt()) == {"due", "later", "dead"}
-    assert keys(questions.needing_a_person()) == {"dead"}
-    assert keys(questions.terminal()) == {"kept", "past"}
-    assert keys(questions.expired()) == {"past"}
+    assert keys(questions.dead_letters()) == {"dead"}
+    assert keys(questions.waiting(-2 * PAST)) == {"fresh"}
+    assert keys(questions.waiting(-PAST / 2)) == {"fresh", "put back"}
+    assert keys(questions.resumable()) == {"resumed"}
 
 
 @pytest.mark.parametrize("kind", LostLease)

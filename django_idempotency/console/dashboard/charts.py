@@ -1,7 +1,7 @@
-"""Numbers become pictures: SVG as text, for the page of the dashboard. Pure; words and colours come from outside.
+"""Charts as SVG text, for the page of the dashboard. Pure: labels and colours are given by the caller.
 
-What lies along is a share of the width, what lies across is in pixels: a picture fits a telephone and a wide screen
-with letters of one size. Colours are classes of the style sheet; nothing here needs an inline style.
+Horizontal positions are shares of the width, vertical ones are pixels: a chart fits a phone and a wide screen, and its
+letters keep their size. Colours are classes of the style sheet; nothing here needs an inline style.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from math import log
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-LEAST_SHARE: Final = 0.006  # what is there at all can be seen
+LEAST_SHARE: Final = 0.006  # so that a small value can be seen
 LINE: Final = 22  # a line of text
 BAR: Final = 12
 BAR_ROW: Final = LINE + BAR + 12
@@ -21,23 +21,23 @@ RANGE_ROW: Final = LINE + 18 + 10
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One value, with its name and what is said about it."""
+    """One value with its name."""
 
     label: str
-    said: str
-    parts: Sequence[tuple[str, float]]  # colour and value, side by side
+    value: str  # as it is written beside the label
+    parts: Sequence[tuple[str, float]]  # tone and length, side by side
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One series over time with a scale of its own; each value with its words."""
+    """One series over time with its own scale; each column with its tooltip."""
 
     label: str
-    said: str
-    more: str  # said where there is room
-    kind: str
+    value: str
+    more: str  # written after the value where the screen is wide enough
+    tone: str
     values: Sequence[float]
-    words: Sequence[str]
+    tooltips: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Range:
     """Two measures of one thing against its limit."""
 
     label: str
-    said: str
+    value: str
     low: float
     high: float | None
     limit: float
@@ -54,142 +54,154 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A mark on the axis; `at` is in the axis' own measure."""
+    """A mark on the axis; `at` is in the unit of the axis."""
 
     at: float
     label: str
 
 
-def bars(title: str, rows: Sequence[Bar]) -> str:
-    """Horizontal bars on one scale that begins at zero."""
-    svg = _svg(title, len(rows) * BAR_ROW)
+def draw_bars(title: str, rows: Sequence[Bar]) -> str:
+    """Draw horizontal bars on one scale that begins at zero."""
+    svg = _start_svg(title, len(rows) * BAR_ROW)
     most = max((sum(value for _, value in row.parts) for row in rows), default=0.0)
     for number, row in enumerate(rows):
         top = number * BAR_ROW
-        _heading(svg, top, row.label, row.said)
-        _rect(svg, 0.0, top + LINE, 1.0, BAR, "track")
+        _draw_heading(svg, top, row.label, row.value)
+        _draw_rect(svg, 0.0, top + LINE, 1.0, BAR, "track")
         begins = 0.0
-        for kind, value in row.parts:
+        for tone, value in row.parts:
             if value > 0:
                 width = max(value / most, LEAST_SHARE)
-                _rect(svg, begins, top + LINE, width, BAR, f"fill {kind}", row.said)
+                _draw_rect(svg, begins, top + LINE, width, BAR, f"fill {tone}", row.value)
                 begins += width
-    return _text_of(svg)
+    return _dump(svg)
 
 
-def panels(title: str, series: Sequence[Panel], ticks: Sequence[Tick]) -> str:
-    """Columns over time, a small picture for each series, all above one axis; ticks lie between 0 and 1."""
+def draw_panels(title: str, series: Sequence[Panel], ticks: Sequence[Tick]) -> str:
+    """Draw columns over time, one row for each series, all above one axis; ticks are between 0 and 1."""
     height = len(series) * PANEL
-    svg = _svg(title, height + LINE)
+    svg = _start_svg(title, height + LINE)
     for tick in ticks:
-        _upright(svg, tick.at, LINE, height, "grid")
+        _draw_upright(svg, tick.at, LINE, height, "grid")
     for number, each in enumerate(series):
-        _panel(svg, number * PANEL, each)
-    _axis(svg, height + 12, ticks)
-    return _text_of(svg)
+        _draw_panel(svg, number * PANEL, each)
+    _draw_axis(svg, height + 12, ticks)
+    return _dump(svg)
 
 
-def ranges(title: str, rows: Sequence[Range], ticks: Sequence[Tick], legend: tuple[str, str, str]) -> str:
-    """From one measure to the other and the limit of both, on a logarithmic axis from the first tick to the last."""
+def draw_ranges(title: str, rows: Sequence[Range], ticks: Sequence[Tick], legend: tuple[str, str, str]) -> str:
+    """Draw each range and its limit on a logarithmic axis from the first tick to the last."""
     height = LINE + len(rows) * RANGE_ROW
-    svg = _svg(title, height + LINE)
-    _legend(svg, legend)
+    svg = _start_svg(title, height + LINE)
+    _draw_legend(svg, legend)
     first, last = ticks[0].at, ticks[-1].at
-    shares = [Tick(_logarithmic(tick.at, first, last), tick.label) for tick in ticks]
+    shares = [Tick(_scale_logarithmically(tick.at, first, last), tick.label) for tick in ticks]
     for tick in shares:
-        _upright(svg, tick.at, LINE + 4, height, "grid")
+        _draw_upright(svg, tick.at, LINE + 4, height, "grid")
     for number, row in enumerate(rows):
-        _range(svg, LINE + 4 + number * RANGE_ROW, row, first, last)
-    _axis(svg, height + 14, shares)
-    return _text_of(svg)
+        _draw_range(svg, LINE + 4 + number * RANGE_ROW, row, first, last)
+    _draw_axis(svg, height + 14, shares)
+    return _dump(svg)
 
 
-def _panel(svg: Element, top: int, panel: Panel) -> None:
-    _heading(svg, top, panel.label, panel.said, panel.more)
+def _draw_panel(svg: Element, top: int, panel: Panel) -> None:
+    _draw_heading(svg, top, panel.label, panel.value, panel.more)
     base, most, width = top + LINE + PLOT, max(panel.values, default=0.0), 1 / max(len(panel.values), 1)
     SubElement(svg, "line", {"x1": "0", "x2": "100%", "y1": f"{base}.5", "y2": f"{base}.5", "class": "base"})
-    for number, (value, words) in enumerate(zip(panel.values, panel.words, strict=True)):
+    for number, (value, tooltip) in enumerate(zip(panel.values, panel.tooltips, strict=True)):
         if value > 0:
             height = max(round(value / most * PLOT, 1), 2)
-            _rect(svg, (number + 0.1) * width, base - height, width * 0.8, height, f"fill {panel.kind}", words)
+            _draw_rect(svg, (number + 0.1) * width, base - height, width * 0.8, height, f"fill {panel.tone}", tooltip)
 
 
-def _range(svg: Element, top: int, row: Range, first: float, last: float) -> None:
-    _heading(svg, top, row.label, row.said)
+def _draw_range(svg: Element, top: int, row: Range, first: float, last: float) -> None:
+    _draw_heading(svg, top, row.label, row.value)
     middle = top + LINE + 8
-    low, limit = (_logarithmic(value, first, last) for value in (row.low, row.limit))
-    high = low if row.high is None else _logarithmic(row.high, first, last)
-    mood = "tight" if row.tight else "calm"
-    third = _logarithmic(row.limit / 3, first, last)
-    _rect(svg, third, middle - 7, max(limit - third, 0.0), 14, "margin")
-    _rect(svg, low, middle - 2, high - low, 4, f"fill {mood}")
+    low, limit = (_scale_logarithmically(value, first, last) for value in (row.low, row.limit))
+    high = low if row.high is None else _scale_logarithmically(row.high, first, last)
+    tone = "tight" if row.tight else "calm"
+    third = _scale_logarithmically(row.limit / 3, first, last)
+    _draw_rect(svg, third, middle - 7, max(limit - third, 0.0), 14, "margin")
+    _draw_rect(svg, low, middle - 2, high - low, 4, f"fill {tone}")
     if row.high is not None:
-        _square(svg, high, middle, mood)
-    _dot(svg, low, middle, mood)
-    _upright(svg, limit, middle - 9, middle + 9, "limit")
+        _draw_square(svg, high, middle, tone)
+    _draw_dot(svg, low, middle, tone)
+    _draw_upright(svg, limit, middle - 9, middle + 9, "limit")
 
 
-def _legend(svg: Element, words: tuple[str, str, str]) -> None:
-    _dot(svg, 0.02, 8, "calm")
-    _square(svg, 0.32, 8, "calm")
-    _upright(svg, 0.7, 1, 15, "limit")
+def _draw_legend(svg: Element, words: tuple[str, str, str]) -> None:
+    _draw_dot(svg, 0.02, 8, "calm")
+    _draw_square(svg, 0.32, 8, "calm")
+    _draw_upright(svg, 0.7, 1, 15, "limit")
     for at, text in zip((0.02, 0.32, 0.7), words, strict=True):
-        _text(svg, at, 12, text, "small shifted")
+        _draw_text(svg, at, 12, text, "small shifted")
 
 
-def _svg(title: str, height: int) -> Element:
+def _start_svg(title: str, height: int) -> Element:
     svg = Element("svg", {"class": "chart", "role": "img", "width": "100%", "height": str(height), "aria-label": title})
     SubElement(svg, "title").text = title
     return svg
 
 
-def _heading(svg: Element, top: int, label: str, said: str, more: str = "") -> None:
-    _text(svg, 0.0, top + 14, label, "label")
-    text = _text(svg, 1.0, top + 14, said, "said end")
+def _draw_heading(svg: Element, top: int, label: str, value: str, more: str = "") -> None:
+    _draw_text(svg, 0.0, top + 14, label, "label")
+    text = _draw_text(svg, 1.0, top + 14, value, "value end")
     if more:
         SubElement(text, "tspan", {"class": "more"}).text = more
 
 
-def _axis(svg: Element, y: int, ticks: Iterable[Tick]) -> None:
+def _draw_axis(svg: Element, y: int, ticks: Iterable[Tick]) -> None:
     for tick in ticks:
-        side = "" if tick.at < 0.02 else " end" if tick.at > 0.98 else " middle"
-        _text(svg, tick.at, y, tick.label, f"small{side}")
+        _draw_text(svg, tick.at, y, tick.label, f"small{_align(tick.at)}")
 
 
-def _text(svg: Element, x: float, y: float, text: str, kind: str) -> Element:
-    element = SubElement(svg, "text", {"x": _share(x), "y": f"{y:g}", "class": kind})
+def _align(share: float) -> str:
+    """Return the class that keeps a label inside the chart."""
+    if share < 0.02:
+        return ""
+    return " end" if share > 0.98 else " middle"
+
+
+def _draw_text(svg: Element, x: float, y: float, text: str, kind: str) -> Element:
+    element = SubElement(svg, "text", {"x": _format_share(x), "y": f"{y:g}", "class": kind})
     element.text = text
     return element
 
 
-def _rect(svg: Element, x: float, y: float, width: float, height: float, kind: str, words: str = "") -> None:
-    place = {"x": _share(x), "y": f"{y:g}", "width": _share(width), "height": f"{height:g}", "class": kind}
-    drawn = SubElement(svg, "rect", place)
-    if words:
-        SubElement(drawn, "title").text = words
+def _draw_rect(svg: Element, x: float, y: float, width: float, height: float, kind: str, tooltip: str = "") -> None:
+    place = {
+        "x": _format_share(x),
+        "y": f"{y:g}",
+        "width": _format_share(width),
+        "height": f"{height:g}",
+        "class": kind,
+    }
+    rect = SubElement(svg, "rect", place)
+    if tooltip:
+        SubElement(rect, "title").text = tooltip
 
 
-def _upright(svg: Element, x: float, top: float, bottom: float, kind: str) -> None:
-    ends = {"x1": _share(x), "x2": _share(x), "y1": f"{top:g}", "y2": f"{bottom:g}"}
+def _draw_upright(svg: Element, x: float, top: float, bottom: float, kind: str) -> None:
+    ends = {"x1": _format_share(x), "x2": _format_share(x), "y1": f"{top:g}", "y2": f"{bottom:g}"}
     SubElement(svg, "line", {**ends, "class": kind})
 
 
-def _dot(svg: Element, x: float, y: float, kind: str) -> None:
-    SubElement(svg, "circle", {"cx": _share(x), "cy": f"{y:g}", "r": "5", "class": f"fill {kind}"})
+def _draw_dot(svg: Element, x: float, y: float, kind: str) -> None:
+    SubElement(svg, "circle", {"cx": _format_share(x), "cy": f"{y:g}", "r": "5", "class": f"fill {kind}"})
 
 
-def _square(svg: Element, x: float, y: float, kind: str) -> None:
-    place = {"x": _share(x), "y": f"{y - 5:g}", "width": "10", "height": "10", "transform": "translate(-5)"}
+def _draw_square(svg: Element, x: float, y: float, kind: str) -> None:
+    place = {"x": _format_share(x), "y": f"{y - 5:g}", "width": "10", "height": "10", "transform": "translate(-5)"}
     SubElement(svg, "rect", {**place, "class": f"fill {kind}"})
 
 
-def _logarithmic(value: float, first: float, last: float) -> float:
+def _scale_logarithmically(value: float, first: float, last: float) -> float:
     return log(min(max(value, first), last) / first) / log(last / first)
 
 
-def _share(value: float) -> str:
+def _format_share(value: float) -> str:
     return f"{round(value * 100, 2):g}%"
 
 
-def _text_of(svg: Element) -> str:
+def _dump(svg: Element) -> str:
     return tostring(svg, encoding="unicode")

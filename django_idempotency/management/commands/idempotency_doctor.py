@@ -4,22 +4,27 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from django_idempotency.management.base import add_database, database
-from django_idempotency.monitoring.findings import findings
+from django_idempotency.management.base import add_database, choose_database
+from django_idempotency.monitoring.findings import Finding, describe_plainly
+from django_idempotency.monitoring.health import examine
 
 
 class Command(BaseCommand):
-    help = "Look at the live system and say what is wrong. Exits with 1 when something is."
+    help = "Look at the live system and say what is wrong. Exits with 1 if something is."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         add_database(parser)
         parser.add_argument("--json", action="store_true", help="print the findings as JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        found = findings(database(options))
+        found = examine(choose_database(options))
         if options["json"]:
-            self.stdout.write(json.dumps({"healthy": not found, "findings": found}))
+            self.stdout.write(json.dumps({"healthy": not found, "findings": [as_json(each) for each in found]}))
         else:
-            self.stdout.write("\n".join(found) or "nothing is wrong")
+            self.stdout.write("\n".join(map(describe_plainly, found)) or "nothing is wrong")
         if found:
-            raise CommandError(f"There is something to look at: {len(found)}.")
+            raise CommandError(f"Problems found: {len(found)}.")
+
+
+def as_json(finding: Finding) -> dict[str, Any]:
+    return {"code": finding.code.value, "text": describe_plainly(finding), **finding.values}

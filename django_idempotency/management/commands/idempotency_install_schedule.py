@@ -7,11 +7,11 @@ from django.core.management.base import BaseCommand, CommandError
 
 
 class Command(BaseCommand):
-    help = "Give django-celery-beat the four duties. An entry that exists stays as somebody edited it."
+    help = "Add the maintenance jobs to django-celery-beat. Existing entries are not changed."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--dry-run", action="store_true", help="only say what would be added")
-        parser.add_argument("--json", action="store_true", help="print what was done as JSON")
+        parser.add_argument("--dry-run", action="store_true", help="only show what would be added")
+        parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not apps.is_installed("django_celery_beat"):
@@ -22,5 +22,5 @@ class Command(BaseCommand):
         from django_idempotency.management.beat import install
 
         done = install(dry_run=options["dry_run"])
-        said = ", ".join(f"{what}: {' '.join(names) or 'none'}" for what, names in done.items())
-        self.stdout.write(json.dumps(done) if options["json"] else said)
+        text = ", ".join(f"{what}: {' '.join(names) or 'none'}" for what, names in done.items())
+        self.stdout.write(json.dumps(done) if options["json"] else text)

@@ -1,7 +1,5 @@
-from django_idempotency.maintenance import reap
-from django_idempotency.management.base import DutyCommand
+from django_idempotency.management.base import JobCommand
 
 
-class Command(DutyCommand):
-    help = "Delete, or expire for audit, the answers whose retention is over."
-    duty = staticmethod(reap)
+class Command(JobCommand):
+    job = "reap"

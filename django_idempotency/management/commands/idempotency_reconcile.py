@@ -1,7 +1,5 @@
-from django_idempotency.maintenance import reconcile
-from django_idempotency.management.base import DutyCommand
+from django_idempotency.management.base import JobCommand
 
 
-class Command(DutyCommand):
-    help = "Ask about every doubt that is due."
-    duty = staticmethod(reconcile)
+class Command(JobCommand):
+    job = "reconcile"

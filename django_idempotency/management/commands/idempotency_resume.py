@@ -1,7 +1,5 @@
-from django_idempotency.maintenance import resume
-from django_idempotency.management.base import DutyCommand
+from django_idempotency.management.base import JobCommand
 
 
-class Command(DutyCommand):
-    help = "Go on with every operation whose process is gone."
-    duty = staticmethod(resume)
+class Command(JobCommand):
+    job = "resume"

@@ -5,43 +5,44 @@ from typing import Any
 from django.core.management.base import BaseCommand
 from django.db.models import Count
 
-from django_idempotency.management.base import add_database, database
+from django_idempotency.management.base import add_database, choose_database
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.monitoring.health import Health, health
+from django_idempotency.monitoring.units import format_interval
 
 
 class Command(BaseCommand):
-    help = "Say how many records are in which state, and how the duties are doing. Reads the whole table once."
+    help = "Count the records in each state and show the last run of each maintenance job. Reads the whole table once."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         add_database(parser)
-        parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+        parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        using = database(options)
-        counts, now = by_status(using), health(using)
+        using = choose_database(options)
+        counts, now = count_statuses(using), health(using)
         if options["json"]:
             self.stdout.write(json.dumps({"statuses": counts, **now.as_json()}))
         else:
-            self.stdout.write("\n".join(lines(counts, now)))
+            self.stdout.write("\n".join(format_lines(counts, now)))
 
 
-def by_status(using: str) -> dict[str, int]:
+def count_statuses(using: str) -> dict[str, int]:
     rows = IdempotencyKey.objects.using(using).values_list("status").order_by("status").annotate(Count("id"))
     return dict(rows)
 
 
-def lines(counts: dict[str, int], now: Health) -> list[str]:
-    """The figures as a person reads them."""
+def format_lines(counts: dict[str, int], now: Health) -> list[str]:
+    """Return the numbers as a person reads them."""
     return [
         *(f"{status.replace('_', ' ')}: {count}" for status, count in counts.items()),
-        f"oldest doubt: {age(now.oldest_unknown)}",
-        f"oldest lease that ran out: {age(now.oldest_overdue)}",
+        f"oldest unknown outcome: {format_age(now.oldest_unknown)}",
+        f"oldest expired lease: {format_age(now.oldest_overdue)}",
         f"dead letters: {now.dead_letters}",
-        *(f"last {duty}: {age(run['finished_ago'])} ago, {run['counts']}" for duty, run in now.duties.items()),
+        *(f"last {name}: {format_age(run.finished_ago)} ago, {run.counts}" for name, run in now.duties.items()),
         *(f"! {complaint}" for complaint in now.complaints),
     ]
 
 
-def age(seconds: float | None) -> str:
-    return "none" if seconds is None else f"{seconds:.0f} s"
+def format_age(seconds: float | None) -> str:
+    return "none" if seconds is None else format_interval(seconds)

@@ -1,7 +1,5 @@
-from django_idempotency.maintenance import sweep
-from django_idempotency.management.base import DutyCommand
+from django_idempotency.management.base import JobCommand
 
 
-class Command(DutyCommand):
-    help = "Make expired leases unknown, so that they are looked into."
-    duty = staticmethod(sweep)
+class Command(JobCommand):
+    job = "sweep"
