@@ -14,7 +14,7 @@ from django.db.models.signals import post_migrate
 from pytest_django.plugin import DjangoDbBlocker
 
 from django_idempotency.monitoring.outcomes import COUNTERS
-from tests.processes import Site, database_beside, running_site
+from tests.kit.processes import Site, database_beside, running_site
 
 KEPT = {"django_content_type", "auth_permission"}  # what migrating puts there
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # the real ones are slow on purpose

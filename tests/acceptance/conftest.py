@@ -13,8 +13,8 @@ from pytest_django.plugin import DjangoDbBlocker
 
 from tests.acceptance.cable import Cable, laid
 from tests.acceptance.served.journal import Journal
-from tests.flow.proxy import Proxy, proxied
-from tests.processes import Site, running_site
+from tests.kit.processes import Site, running_site
+from tests.kit.proxy import Proxy, proxied
 
 ENVIRONMENT = {
     "DJANGO_SETTINGS_MODULE": "tests.acceptance.served.settings",

@@ -29,7 +29,7 @@ from tests.acceptance.subjects import (
     refused_as,
     status_of,
 )
-from tests.processes import Site, wait_until
+from tests.kit.processes import Site, wait_until
 
 SLEEPS: Any = {"simulate": {"sleep": 600}}
 

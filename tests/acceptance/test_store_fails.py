@@ -30,8 +30,8 @@ from tests.acceptance.subjects import (
     refused_as,
     status_of,
 )
-from tests.flow.proxy import Proxy, Theft
-from tests.processes import Site, at_once, wait_until
+from tests.kit.processes import Site, at_once, wait_until
+from tests.kit.proxy import Proxy, Theft
 
 CLAIM_LIMIT_SECONDS = 2
 CONNECTING_SECONDS = 3  # a driver's own floor for a new connection, and the answer's way back

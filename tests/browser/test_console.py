@@ -21,9 +21,9 @@ from django_idempotency.models import IdempotencyKey
 from django_idempotency.reconciliation import Landed, reconciler
 from testproject.stories import tell
 from tests.browser.browsing import axe, launched, opened, playwright
-from tests.console.people import LIST, RIGHTS, act, page_of, person, record
-from tests.maintenance.records import CREATED
-from tests.store.actors import actors
+from tests.kit.actors import actors
+from tests.kit.console import LIST, RIGHTS, act, page_of, person, record
+from tests.kit.records import CREATED
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

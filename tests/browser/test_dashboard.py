@@ -17,7 +17,7 @@ from django_idempotency.console.dashboard.numbers import forget
 from django_idempotency.console.dashboard.page import KINDS
 from testproject.history import fill
 from tests.browser.browsing import axe, launched, opened
-from tests.maintenance.records import completed
+from tests.kit.records import completed
 
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 

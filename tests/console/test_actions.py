@@ -19,7 +19,8 @@ from django_idempotency.flow.registry import _RECONCILERS
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, reconciler, try_again
 from django_idempotency.store import records
-from tests.console.people import (
+from tests.kit.actors import actors, backend, is_waiting, until
+from tests.kit.console import (
     LIST,
     RIGHTS,
     act,
@@ -33,8 +34,7 @@ from tests.console.people import (
     said,
     send,
 )
-from tests.maintenance.records import CREATED
-from tests.store.actors import actors, backend, is_waiting, until
+from tests.kit.records import CREATED
 
 PAST = timedelta(hours=-1)
 OPERATION: Final = "tests.console"

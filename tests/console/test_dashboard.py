@@ -27,8 +27,8 @@ from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
 from django_idempotency.store import counts
 from django_idempotency.store.dashboard import position
 from testproject.history import fill
-from tests.maintenance.records import change, claimed, completed, doubtful
-from tests.store.rows_in_states import SCOPE, Row, a_row, put
+from tests.kit.records import change, claimed, completed, doubtful
+from tests.kit.rows import SCOPE, Row, a_row, put
 
 pytestmark = pytest.mark.django_db
 ON = {"COUNT_OUTCOMES": True}

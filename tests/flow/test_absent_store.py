@@ -15,7 +15,7 @@ from django.db import connection
 from django_idempotency import signals
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.flow.run import run
-from tests.flow.flows import Booking, a_call, another_alias, heard, running
+from tests.kit.calls import Booking, a_call, another_alias, heard, running
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.parametrize("mode", ["leased", "atomic"])]
 SHORT = timedelta(seconds=1)

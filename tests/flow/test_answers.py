@@ -12,7 +12,7 @@ from django_idempotency.core.decisions import Accepted, Gone, InDoubt, InFlight,
 from django_idempotency.flow.claim import peek
 from django_idempotency.flow.finish import fail, finish
 from django_idempotency.flow.run import run
-from tests.flow.flows import BOOKED, Booking, a_call, age, bookings, claimed, heard, put, record, refused, status
+from tests.kit.calls import BOOKED, Booking, a_call, age, bookings, claimed, heard, put, record, refused, status
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

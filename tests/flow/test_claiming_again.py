@@ -12,7 +12,7 @@ from django_idempotency.core.policy import LostLease
 from django_idempotency.exceptions import LostFence, NotExecuted
 from django_idempotency.flow.finish import fail, finish
 from django_idempotency.flow.run import run
-from tests.flow.flows import (
+from tests.kit.calls import (
     Booking,
     a_call,
     age,

@@ -20,7 +20,7 @@ from django_idempotency.exceptions import NotExecuted
 from django_idempotency.flow.finish import fail, finish
 from django_idempotency.flow.run import run
 from django_idempotency.models import IdempotencyKey
-from tests.flow.flows import BOOKED, REFUSED, Booking, a_call, age, bookings, claimed, elsewhere, status
+from tests.kit.calls import BOOKED, REFUSED, Booking, a_call, age, bookings, claimed, elsewhere, status
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -13,7 +13,7 @@ from django_idempotency.exceptions import NotExecuted
 from django_idempotency.flow.finish import doubt, fail, finish, release
 from django_idempotency.flow.run import run
 from django_idempotency.models import IdempotencyKey
-from tests.flow.flows import (
+from tests.kit.calls import (
     Booking,
     a_call,
     age,

@@ -22,7 +22,7 @@ from django_idempotency.flow.finish import fail, finish
 from django_idempotency.flow.run import run
 from django_idempotency.models import IdempotencyKey
 from testproject.payments.models import LedgerEntry
-from tests.flow.flows import (
+from tests.kit.calls import (
     BOOKED,
     REFUSED,
     Booking,

@@ -22,7 +22,7 @@ from django_idempotency.flow.finish import finish
 from django_idempotency.flow.run import run
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.operations import perform
-from tests.flow.flows import (
+from tests.kit.calls import (
     Booking,
     a_call,
     another_alias,
@@ -35,9 +35,9 @@ from tests.flow.flows import (
     somebody_waits_for_a_lock,
     status,
 )
-from tests.flow.proxy import Proxy, Theft, proxied
-from tests.operations.exports import export
-from tests.processes import wait_until
+from tests.kit.exports import export
+from tests.kit.processes import wait_until
+from tests.kit.proxy import Proxy, Theft, proxied
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

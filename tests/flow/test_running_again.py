@@ -18,7 +18,7 @@ from django_idempotency.flow.finish import finish
 from django_idempotency.flow.run import run
 from django_idempotency.models import IdempotencyKey
 from testproject.payments.models import LedgerEntry
-from tests.flow.flows import (
+from tests.kit.calls import (
     Booking,
     a_call,
     another_alias,
@@ -30,7 +30,7 @@ from tests.flow.flows import (
     somebody_waits_for_a_lock,
     status,
 )
-from tests.processes import wait_until
+from tests.kit.processes import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -14,7 +14,7 @@ from django_idempotency.flow.claim import begin
 from django_idempotency.flow.finish import fail, finish
 from django_idempotency.flow.run import run
 from django_idempotency.models import IdempotencyKey
-from tests.flow.flows import Booking, a_call, age, bookings, claimed, heard, refused, status, without_autocommit
+from tests.kit.calls import Booking, a_call, age, bookings, claimed, heard, refused, status, without_autocommit
 
 MODES = ["leased", "atomic"]
 

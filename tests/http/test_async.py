@@ -22,8 +22,8 @@ from django_idempotency.exceptions import Misplaced, NotExecuted
 from django_idempotency.http.context import undisturbed
 from django_idempotency.models import IdempotencyKey
 from tests.http.disconnecting import PATIENCE, Moment, abandoned, posted
-from tests.http.posting import KEY, Person, Ran
-from tests.store.actors import until
+from tests.kit.actors import until
+from tests.kit.http import KEY, Person, Ran
 
 pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db(transaction=True)]
 

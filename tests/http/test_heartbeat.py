@@ -18,7 +18,7 @@ from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.heartbeat import beating
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.store import attempts
-from tests.processes import wait_until
+from tests.kit.processes import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -22,8 +22,8 @@ from django_idempotency.exceptions import Misplaced
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.rest_framework import IdempotentMixin
 from tests.http import rest_views
-from tests.http.posting import KEY, Person, Ran, atomic_requests, same_answer
 from tests.http.rest_views import Chosen, write
+from tests.kit.http import KEY, Person, Ran, atomic_requests, same_answer
 
 pytestmark = [pytest.mark.urls("tests.http.rest_views"), pytest.mark.django_db]
 

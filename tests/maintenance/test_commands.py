@@ -25,7 +25,7 @@ from django_idempotency.monitoring.findings import Clock, findings
 from django_idempotency.reconciliation import Landed, resolve
 from django_idempotency.store import attempts
 from django_idempotency.store.operations import Run
-from tests.maintenance.records import CREATED, change, claimed, completed, doubtful
+from tests.kit.records import CREATED, change, claimed, completed, doubtful
 
 pytestmark = pytest.mark.django_db
 

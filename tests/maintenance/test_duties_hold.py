@@ -31,8 +31,9 @@ from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, O
 from django_idempotency.store import duties, limits
 from django_idempotency.tasks import SECONDS, beat_schedule
 from testproject.servers import ROOT
-from tests.flow.flows import without_autocommit
-from tests.maintenance.records import (
+from tests.kit.calls import without_autocommit
+from tests.kit.processes import at_once
+from tests.kit.records import (
     CREATED,
     OPERATION,
     book,
@@ -44,7 +45,6 @@ from tests.maintenance.records import (
     row_of,
     status_of,
 )  # fmt: skip
-from tests.processes import at_once
 
 Ask = Callable[[IdempotencyKey], Verdict]
 

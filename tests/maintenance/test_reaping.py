@@ -28,9 +28,9 @@ from django_idempotency.models import IdempotencyKey
 from django_idempotency.store import deletion
 from testproject.payments.models import Payment
 from testproject.servers import ROOT
-from tests.counts.counting import counted
-from tests.maintenance.records import change, claimed, completed, doubtful, status_of
-from tests.processes import database_beside
+from tests.kit.counting import counted
+from tests.kit.processes import database_beside
+from tests.kit.records import change, claimed, completed, doubtful, status_of
 
 LONG_AGO = F("created_at") - timedelta(days=3650)
 

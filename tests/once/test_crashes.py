@@ -13,7 +13,7 @@ import pytest
 from pytest_django.plugin import DjangoDbBlocker
 
 from testproject.servers import ROOT
-from tests.processes import query, wait_until
+from tests.kit.processes import query, wait_until
 
 WORK = """
 import sys

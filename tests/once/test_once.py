@@ -30,8 +30,8 @@ from django_idempotency.models import IdempotencyKey
 from django_idempotency.once import Claim, once
 from django_idempotency.reconciliation import Landed, NotLanded, resolve
 from testproject.payments.models import LedgerEntry
+from tests.kit.processes import wait_until
 from tests.once.works import SCOPE, Work, finishing
-from tests.processes import wait_until
 
 pytestmark = pytest.mark.django_db
 committed = pytest.mark.django_db(transaction=True)

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from testproject.servers import ROOT
-from tests.processes import wait_until
+from tests.kit.processes import wait_until
 
 
 @pytest.fixture

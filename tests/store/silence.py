@@ -7,7 +7,7 @@ from threading import Event, Thread
 
 from django.db import connection
 
-from tests.flow.flows import another_alias
+from tests.kit.calls import another_alias
 
 
 class Way:

@@ -15,9 +15,9 @@ from django_idempotency.exceptions import InsideTransaction, StoreUnavailable
 from django_idempotency.models import DutyRun, IdempotencyKey
 from django_idempotency.store import claims, limits
 from django_idempotency.store.watchdog import WATCHDOG
-from tests.flow.flows import another_alias, without_autocommit
-from tests.store.actors import Actor, actors, backend, is_waiting, sessions, until
-from tests.store.rows_in_states import a_call, put
+from tests.kit.actors import Actor, actors, backend, is_waiting, sessions, until
+from tests.kit.calls import another_alias, without_autocommit
+from tests.kit.rows import a_call, put
 
 ON = "default"
 LATE = 1.0  # how much a busy machine may add to a limit

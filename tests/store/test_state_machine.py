@@ -8,9 +8,9 @@ import pytest
 
 from django_idempotency import Status
 from django_idempotency.core.states import TRANSITIONS, Edge, Transition
+from tests.kit.rows import columns_for, snapshot
 from tests.store.machine import run_machine
 from tests.store.oracle import Facts, Verb, applies
-from tests.store.rows_in_states import columns_for, snapshot
 from tests.store.verbs import ALL
 from tests.store.worlds import EVERY, a_world, check, combinations
 

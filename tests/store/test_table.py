@@ -20,7 +20,7 @@ from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.store import claims, duties, records
 from django_idempotency.store.dialects import DIALECTS, Statement, adapted
 from docs.states import ABSENT, BOXES, DELETED, ROUTES
-from tests.store.rows_in_states import FUTURE, PAST, SCOPE, Row, a_call, a_row, put
+from tests.kit.rows import FUTURE, PAST, SCOPE, Row, a_call, a_row, put
 from tests.store.verbs import ALL
 
 TABLE = "idempotency_key"

@@ -16,7 +16,7 @@ from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.store import claims, limits
 from django_idempotency.store.watchdog import WATCHDOG, Watchdog
-from tests.store.rows_in_states import a_call
+from tests.kit.rows import a_call
 from tests.store.silence import Way, silenceable
 
 Pair: TypeAlias = tuple[socket.socket, socket.socket]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pytest_django.plugin import DjangoDbBlocker
 
-from tests.processes import Site
+from tests.kit.processes import Site
 
 
 @pytest.fixture(scope="session", params=["gunicorn", "uvicorn"])

@@ -1,4 +1,4 @@
-"""What /exports/ accepts, and what the report holds; workers that make it are in tests/lifecycle."""
+"""What /exports/ accepts, and what the report holds; workers that make it are in tests/celery."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
-from django_idempotency.operations import perform
 
+from django_idempotency.operations import perform
 from testproject.payments.models import Export, ExportPage
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -19,7 +19,7 @@ from testproject.gateway.client import HttpGateway
 from testproject.gateway.signatures import HEADER, verify
 from testproject.http import NoAnswer
 from testproject.servers import Server, free_port, start_gateway
-from tests.processes import Client, at_once, wait_until
+from tests.kit.processes import Client, at_once, wait_until
 
 ORDER = {"amount": 900, "currency": "EUR", "customer": "ada"}
 

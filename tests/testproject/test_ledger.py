@@ -7,7 +7,7 @@ import pytest
 
 from testproject.gateway.charges import KeyReused, Order
 from testproject.gateway.ledger import Ledger
-from tests.processes import at_once
+from tests.kit.processes import at_once
 
 ORDER = Order(100, "EUR", "ada")
 
