@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from django.db import connection
 from django.db.models.signals import post_migrate
 from pytest_django.plugin import DjangoDbBlocker
 
+from django_idempotency.flow.registry import temporary_registrations
 from django_idempotency.monitoring.outcomes import COUNTERS
 from tests.kit.processes import Site, database_beside, running_site
 
@@ -45,6 +47,14 @@ def _counts_end_with_their_test() -> Iterator[None]:
     if COUNTERS._timer is not None:
         COUNTERS._timer.cancel()
     COUNTERS.reset()
+
+
+@pytest.fixture
+def registrations(settings: Any) -> Iterator[None]:
+    """Undo at the end what the test registers. The URLs come first: what they register has to stay."""
+    import_module(settings.ROOT_URLCONF)
+    with temporary_registrations():
+        yield
 
 
 @pytest.fixture

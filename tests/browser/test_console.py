@@ -16,7 +16,6 @@ from django.utils import timezone
 from pytest_django.live_server_helper import LiveServer
 
 from django_idempotency import Status
-from django_idempotency.flow.registry import _RECONCILERS
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.reconciliation import Landed, reconciler
 from testproject.stories import tell
@@ -60,7 +59,7 @@ class Scene:
 
 
 @pytest.fixture
-def scene(live_server: LiveServer, settings: Any) -> Iterator[Scene]:
+def scene(live_server: LiveServer, settings: Any, registrations: None) -> Scene:
     settings.ALLOWED_HOSTS = ["*"]
     reconciler(OPERATION)(lambda _row: Landed(CREATED))
     tell()
@@ -72,8 +71,7 @@ def scene(live_server: LiveServer, settings: Any) -> Iterator[Scene]:
             columns["locked_until"] = now + PAST
         ids[name] = record(status, key=f"to {name}", **columns)
     people = {"operator": person("operator", *RIGHTS), "viewer": person("viewer")}
-    yield Scene(live_server.url, {name: cookie(user, live_server.url) for name, user in people.items()}, ids)
-    del _RECONCILERS[OPERATION]
+    return Scene(live_server.url, {name: cookie(user, live_server.url) for name, user in people.items()}, ids)
 
 
 def cookie(user: User, url: str) -> dict[str, str]:

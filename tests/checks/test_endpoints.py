@@ -1,7 +1,6 @@
 """Every system check of the views, provoked; and none of them where nothing is wrong."""
 
 import re
-from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial, wraps
 from operator import attrgetter
@@ -29,7 +28,6 @@ from rest_framework.viewsets import ViewSet
 
 from django_idempotency.decorators import exempt, idempotent
 from django_idempotency.exceptions import Misplaced
-from django_idempotency.flow import registry
 from django_idempotency.reconciliation import NotLanded, reconciler
 from django_idempotency.rest_framework import IdempotentMixin
 from tests.kit.http import Person, Ran, atomic_requests
@@ -360,14 +358,6 @@ def test_e027_nothing_with_process_view_stands_behind_the_middleware(settings: A
     assert "CsrfViewMiddleware" in messages[0].msg
 
 
-@pytest.fixture
-def _told() -> Iterator[None]:
-    """Somebody can be asked about the operation "tests.told"."""
-    reconciler("tests.told")(lambda record: NotLanded())
-    yield
-    del registry._RECONCILERS["tests.told"]
-
-
 def leased(**policy: Any) -> Any:
     def view(request: HttpRequest) -> HttpResponse:
         return HttpResponse()
@@ -375,8 +365,9 @@ def leased(**policy: Any) -> Any:
     return idempotent(**policy)(view)
 
 
-@pytest.mark.usefixtures("_told")
+@pytest.mark.usefixtures("registrations")
 def test_w031_doubts_that_nobody_can_be_asked_about(settings: Any) -> None:
+    reconciler("tests.told")(lambda record: NotLanded())
     declared = [leased(mode="atomic"), leased(on_lost_lease="restart"), leased(on_lost_lease="resume")]
     asked = leased(operation="tests.told")
     assert found(settings, *declared, asked, Readable.as_view(), Exempt.as_view(), silenced=True) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID, uuid4
@@ -15,7 +14,6 @@ from django.utils import timezone
 
 from django_idempotency import Status
 from django_idempotency.console.actions import ACTIONS, BY_NAME
-from django_idempotency.flow.registry import _RECONCILERS
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, reconciler, try_again
 from django_idempotency.store import records
@@ -59,12 +57,11 @@ CITES: Final = {
 
 
 @pytest.fixture
-def verdicts() -> Iterator[list[Any]]:
+def verdicts(registrations: None) -> list[Any]:
     """What the reconciler answers, one after the other."""
     answers: list[Any] = [Landed(CREATED)]
     reconciler(OPERATION)(lambda _row: answers.pop(0))
-    yield answers
-    del _RECONCILERS[OPERATION]
+    return answers
 
 
 def ready(name: str, key: str = "key", **columns: Any) -> UUID:
@@ -421,6 +418,7 @@ def test_the_command_and_the_console_leave_the_same_trail(operator: Client) -> N
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("registrations")
 def test_no_transaction_is_open_while_the_reconciler_asks(operator: Client, settings: Any) -> None:
     """Even where the project wraps every request in one."""
     seen: list[bool] = []
@@ -430,7 +428,6 @@ def test_no_transaction_is_open_while_the_reconciler_asks(operator: Client, sett
         confirm(operator, act("ask-reconciler", ready("ask-reconciler")))
     finally:
         connection.settings_dict["ATOMIC_REQUESTS"] = False
-        del _RECONCILERS[OPERATION]
     assert seen == [False]
 
 

@@ -6,6 +6,7 @@ from tests.kit.operations import begin_anew
 from tests.kit.rides import World
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def world(settings: Any) -> World:
+    """What the operations of `rides` and `exports` meet; their messages go into a list."""
     return begin_anew(settings)

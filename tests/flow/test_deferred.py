@@ -36,7 +36,7 @@ from tests.kit.exports import MESSAGES, STEPS, asking, export, failing, note, un
 from tests.kit.processes import at_once, wait_until
 from tests.kit.rides import WORLD, Killed, a_call, book, claimed, lease_over
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("world")]
 AGO = timedelta(seconds=1)
 
 

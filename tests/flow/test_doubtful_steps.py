@@ -1,6 +1,6 @@
 """An effect that must not be repeated was cut in its middle: somebody finds out, and the operation goes on."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -11,8 +11,9 @@ from django.db.models import F
 from django_idempotency import Reply, exceptions, json_reply, maintenance, reconciliation
 from django_idempotency.core.decisions import InDoubt
 from django_idempotency.core.progress import Progress
-from django_idempotency.flow import claim, reconcile, registry, steps
+from django_idempotency.flow import claim, reconcile, steps
 from django_idempotency.flow.finish import fail
+from django_idempotency.flow.registry import temporary_registrations
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.operations import Op, operation
 from django_idempotency.reconciliation import (
@@ -28,7 +29,7 @@ from django_idempotency.reconciliation import (
 from testproject.payments.models import LedgerEntry
 from tests.kit.rides import WORLD, Killed, World, a_call, book, claimed, lease_over, run
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("world")]
 
 NAME = "tests.careful"
 Ask = Callable[[IdempotencyKey, str], Verdict]
@@ -43,12 +44,11 @@ def careful(op: Op, *, refused: bool = False) -> Reply:
 
 
 @pytest.fixture
-def answering() -> Iterator[Callable[[Ask], None]]:
+def answering(registrations: None) -> Callable[[Ask], None]:
     """Say what the step's reconciler does."""
     asks: list[Ask] = []
     reconciler(NAME, step="charged")(lambda record, key: asks[-1](record, key))
-    yield asks.append
-    del registry._STEP_RECONCILERS[NAME, "charged"]
+    return asks.append
 
 
 def cut(at: str, **arguments: Any) -> str:
@@ -115,12 +115,11 @@ def test_that_it_was_not_executed_counts_only_after_grace(world: World, answerin
 
 
 @pytest.fixture
-def answering_for_all() -> Iterator[Callable[[Verdict], None]]:
+def answering_for_all(registrations: None) -> Callable[[Verdict], None]:
     """Say what the reconciler of the endpoint says of any of its records."""
     verdicts: list[Verdict] = []
     reconciler("tests.endpoint")(lambda record: verdicts[-1])
-    yield verdicts.append
-    del registry._RECONCILERS["tests.endpoint"]
+    return verdicts.append
 
 
 def test_a_step_without_its_own_is_asked_about_as_the_operation_is(
@@ -366,7 +365,6 @@ def test_evidence_against_what_an_operator_said_is_believed(world: World) -> Non
 OLDER = "tests.changing"
 
 
-@operation(OLDER)
 def changing(op: Op) -> Reply:
     return json_reply(201, op.effect("charged", WORLD.charge, in_doubt="repeat"))
 
@@ -375,15 +373,16 @@ def changed(op: Op) -> Reply:
     return json_reply(201, op.effect("charged", WORLD.charge, in_doubt="reconcile"))
 
 
-def test_newer_code_that_would_not_repeat_the_call_does_not(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("registrations")
+def test_newer_code_that_would_not_repeat_the_call_does_not(world: World) -> None:
     key = str(uuid4())
     world.kill_at = "after the charge"
-    with pytest.raises(Killed):
-        run(claimed(key), changing)
+    with temporary_registrations(), pytest.raises(Killed):
+        run(claimed(key), operation(OLDER)(changing))
     lease_over()
     maintenance.sweep()
 
-    monkeypatch.setitem(registry._OPERATIONS, OLDER, registry.Operation(OLDER, changed, version=2))
+    operation(OLDER, version=2)(changed)
     assert maintenance.resume() == {"inconclusive": 1}
 
     record = IdempotencyKey.objects.get()

@@ -20,7 +20,7 @@ from django_idempotency.store import operations
 from testproject.payments.models import LedgerEntry
 from tests.kit.rides import WORLD, Killed, World, book, claimed, lease_over, ride, run
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("world")]
 
 
 @operation("tests.declined")

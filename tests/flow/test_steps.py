@@ -21,7 +21,7 @@ from testproject.payments.models import LedgerEntry, Receipt
 from tests.kit.calls import heard
 from tests.kit.rides import POINTS, Killed, World, a_call, book, cautious, claimed, lease_over, ride, run
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("world")]
 
 
 @pytest.mark.parametrize("point", POINTS)

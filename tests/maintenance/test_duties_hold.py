@@ -23,7 +23,6 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from django_idempotency import maintenance, signals
-from django_idempotency.flow import registry
 from django_idempotency.flow.reconcile import LONGEST_WAIT_SECONDS
 from django_idempotency.maintenance import Bounds
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
@@ -50,11 +49,10 @@ Ask = Callable[[IdempotencyKey], Verdict]
 
 
 @pytest.fixture
-def answering() -> Iterator[Callable[[Ask], None]]:
+def answering(registrations: None) -> Callable[[Ask], None]:
     asks: list[Ask] = []
     reconciler(OPERATION)(lambda record: asks[0](record))
-    yield asks.append
-    del registry._RECONCILERS[OPERATION]
+    return asks.append
 
 
 @pytest.fixture

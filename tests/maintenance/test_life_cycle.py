@@ -1,7 +1,7 @@
 """From a lost attempt to a settled key: the sweeper, a reconciler, a webhook, an operator, the reaper."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import timedelta
 from io import StringIO
@@ -15,7 +15,7 @@ from django.db.models import F
 from django_idempotency import FingerprintRule, Policy, json_reply, maintenance
 from django_idempotency.core.decisions import Call
 from django_idempotency.core.fingerprint import RequestParts, seal
-from django_idempotency.flow import claim, registry
+from django_idempotency.flow import claim
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.finish import doubt, finish
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
@@ -58,7 +58,7 @@ def book() -> Any:
 
 
 @pytest.fixture
-def answers() -> Iterator[Callable[[Any], None]]:
+def answers(registrations: None) -> Callable[[Any], None]:
     """What the reconciler of these tests will answer."""
     given: list[Any] = []
 
@@ -70,8 +70,7 @@ def answers() -> Iterator[Callable[[Any], None]]:
         return said
 
     reconciler(OPERATION)(ask)
-    yield given.append
-    del registry._RECONCILERS[OPERATION]
+    return given.append
 
 
 def test_the_sweeper_makes_a_lost_attempt_unknown_and_leaves_a_living_one() -> None:

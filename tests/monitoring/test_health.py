@@ -90,6 +90,7 @@ def test_work_that_was_put_back_and_that_no_worker_comes_back_to(
     assert asked(client)[0] == 200
 
 
+@pytest.mark.usefixtures("registrations")
 def test_doubts_are_told_and_dead_letters_are_a_complaint(client: Client, settings: Any) -> None:
     settings.IDEMPOTENCY = {"RECONCILE_TRIES": 1}
     attempt = claimed()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ from django.db.models import F
 from django_idempotency import FingerprintRule, Policy, Reply, json_reply, maintenance
 from django_idempotency.core.decisions import Call, Record
 from django_idempotency.core.fingerprint import RequestParts, seal
-from django_idempotency.flow import claim, reconcile, registry
+from django_idempotency.flow import claim, reconcile
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.finish import doubt
 from django_idempotency.flow.reconcile import reconcile_one
@@ -35,12 +35,11 @@ Scenario = Callable[[Answering], None]
 
 
 @pytest.fixture
-def answering() -> Iterator[Answering]:
+def answering(registrations: None) -> Answering:
     """Say what the reconciler of these scenarios does."""
     asks: list[Ask] = []
     reconciler(OPERATION)(lambda record: asks[0](record))
-    yield asks.append
-    del registry._RECONCILERS[OPERATION]
+    return asks.append
 
 
 def doubtful(**policy: Any) -> Call:

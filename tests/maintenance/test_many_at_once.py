@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from uuid import UUID, uuid4
@@ -14,7 +14,6 @@ from django.db import connections
 
 from django_idempotency import Reply, json_reply, maintenance
 from django_idempotency.core.decisions import record_id
-from django_idempotency.flow import registry
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.reconciliation import Landed, NotLanded, Outcome, reconciler, resolve
 from testproject.payments.models import LedgerEntry
@@ -57,13 +56,11 @@ def records() -> list[UUID]:
 
 
 @pytest.fixture
-def _asked() -> Iterator[None]:
+def _asked(registrations: None) -> None:
     def ask(record: IdempotencyKey) -> Landed | NotLanded:
         return Landed(write=partial(book, record.id)) if landed(record.id) else NotLanded()
 
     reconciler(OPERATION)(ask)
-    yield
-    del registry._RECONCILERS[OPERATION]
 
 
 def until_nothing_is_left(duty: Settle) -> Counter[str]:
