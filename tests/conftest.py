@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +19,17 @@ from django_idempotency.flow.registry import temporary_registrations
 from django_idempotency.monitoring.outcomes import COUNTERS
 from tests.kit.processes import Site, database_beside, running_site
 
+FOLDERS_OF_PROCESSES = {"acceptance", "browser", "celery"}
+FIXTURES_OF_PROCESSES = {"own_database", "running"}  # the database of servers; the servers of testproject
 KEPT = {"django_content_type", "auth_permission"}  # what migrating puts there
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # the real ones are slow on purpose
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what starts processes by its folder and by its fixtures; other modules say it themselves."""
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    if folder in FOLDERS_OF_PROCESSES or FIXTURES_OF_PROCESSES.intersection(getattr(item, "fixturenames", ())):
+        item.add_marker("processes")
 
 
 @pytest.fixture(scope="session")

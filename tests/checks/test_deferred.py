@@ -46,6 +46,7 @@ print(*(f"{message.id} {message.msg} {message.hint}" for message in check_deferr
 """
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("given", "wrong"), [("{}", True), ("{'ENQUEUE': None}", False), ("{'ENQUEUE': print}", False)]
 )

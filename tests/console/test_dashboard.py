@@ -81,6 +81,7 @@ def many(count: int, status: Status, **columns: Any) -> list[IdempotencyKey]:
     return made
 
 
+@pytest.mark.slow
 def test_a_large_table_is_estimated_and_its_open_records_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numbers, "SAMPLE", 800)
     now = timezone.now()

@@ -191,6 +191,7 @@ def test_a_message_that_was_lost_is_sent_again() -> None:
     assert perform(message) == "landed"
 
 
+@pytest.mark.slow
 def test_a_broker_so_slow_that_messages_are_due_again_gets_each_once_in_a_run(settings: Any) -> None:
     for _ in range(4):
         deferred()

@@ -22,7 +22,7 @@ from django_idempotency.flow.run import run
 from django_idempotency.models import IdempotencyKey
 from tests.kit.calls import BOOKED, REFUSED, Booking, a_call, age, bookings, claimed, elsewhere, status
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 
 class Broke(OperationalError):

@@ -20,7 +20,7 @@ from tests.flow.test_every_statement_fails import KINDS, Fault
 from tests.kit.exports import MESSAGES, STEPS, export, note
 from tests.kit.rides import claimed
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("world")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("world"), pytest.mark.slow]
 ENOUGH = 10
 
 

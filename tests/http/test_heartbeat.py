@@ -92,12 +92,14 @@ def test_a_beat_that_fails_is_loud_and_the_next_one_counts(
     assert "heartbeat" in caplog.text
 
 
+@pytest.mark.slow
 def test_it_ends_when_the_policy_says_so(caplog: pytest.LogCaptureFixture) -> None:
     attempt = claimed(heartbeat=timedelta(seconds=1))
     with beating(attempt):
         assert wait_until(lambda: "outlived its heartbeat" in caplog.text)
 
 
+@pytest.mark.slow
 def test_below_a_third_of_the_lease_it_never_renews(caplog: pytest.LogCaptureFixture) -> None:
     attempt = claimed(lease=timedelta(seconds=6), heartbeat=timedelta(seconds=1))
     before = IdempotencyKey.objects.get().locked_until

@@ -329,6 +329,7 @@ def sweep_apart() -> Counter[str]:
         connections.close_all()
 
 
+@pytest.mark.processes
 def test_the_settings_may_ask_for_the_schedule() -> None:
     """Settings are read before any model can be imported."""
     code = "from django_idempotency.tasks import beat_schedule; print(*beat_schedule(sweep_zombies=15))"

@@ -19,7 +19,7 @@ from django_idempotency.reconciliation import Landed, NotLanded, Outcome, reconc
 from testproject.payments.models import LedgerEntry
 from tests.kit.processes import at_once
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 OPERATION = "tests.many_at_once"
 SETTLEMENTS = ("T9", "T10", "T13", "T14")

@@ -345,6 +345,7 @@ for text in "DELETE FROM", "FOR UPDATE":
 """
 
 
+@pytest.mark.processes
 def test_where_nobody_points_at_records_one_statement_deletes_them(
     tmp_path: Path, django_db_blocker: DjangoDbBlocker
 ) -> None:

@@ -213,6 +213,7 @@ COUNTERS.add("parent", "op", 1)
 """
 
 
+@pytest.mark.processes
 @pytest.mark.django_db
 def test_a_forked_process_counts_its_own_and_writes_it_when_it_ends(database: str) -> None:
     subprocess.run(
@@ -225,6 +226,7 @@ def counted(database: str) -> Mapping[str, int]:
     return dict(query(database, SHARED))
 
 
+@pytest.mark.processes
 @pytest.mark.django_db
 def test_the_workers_of_a_server_add_up(tmp_path: Path, database: str) -> None:
     given = environment(database)
@@ -256,6 +258,7 @@ sweep_zombies.delay()
 """
 
 
+@pytest.mark.processes
 @pytest.mark.django_db
 def test_a_celery_process_writes_its_counts_when_it_ends(tmp_path: Path, database: str) -> None:
     with broker("filesystem", tmp_path) as used:

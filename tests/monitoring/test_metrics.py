@@ -143,6 +143,7 @@ def environment_of_many(folder: Path, variable: str = "PROMETHEUS_MULTIPROC_DIR"
     }
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("variable", ["PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir"])
 def test_a_process_that_counts_nothing_leaves_no_file(tmp_path: Path, variable: str) -> None:
     environment = environment_of_many(tmp_path, variable)
@@ -152,6 +153,7 @@ def test_a_process_that_counts_nothing_leaves_no_file(tmp_path: Path, variable: 
     assert list(tmp_path.iterdir()) != []
 
 
+@pytest.mark.processes
 def test_prometheus_adds_up_over_processes(tmp_path: Path) -> None:
     environment = environment_of_many(tmp_path)
     for _ in range(2):

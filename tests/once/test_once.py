@@ -303,6 +303,7 @@ def test_a_lease_may_be_extended() -> None:
     assert ends[1] - ends[0] > timedelta(minutes=50) < ends[1] - ends[2]
 
 
+@pytest.mark.slow
 @committed
 def test_a_heartbeat_extends_the_lease_while_it_runs() -> None:
     work = Work("done")

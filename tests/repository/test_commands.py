@@ -17,6 +17,8 @@ import pytest
 from testproject.servers import ROOT
 from tests.kit.processes import wait_until
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture
 def postgres() -> Iterator[subprocess.Popen[str]]:

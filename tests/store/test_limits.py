@@ -63,6 +63,7 @@ def held_open(actor: Actor, work: Callable[[], Any]) -> Iterator[None]:
 # Waiting
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("seconds", [0.2, 1.5])
 def test_a_claim_that_waits_for_somebody_elses_gives_up(seconds: float, crowd: list[Actor]) -> None:
@@ -80,6 +81,7 @@ def test_a_claim_that_waits_for_somebody_elses_gives_up(seconds: float, crowd: l
     assert IdempotencyKey.objects.count() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("seconds", [0.5, 2.0])
 def test_giving_up_does_not_cost_the_connection(seconds: float, crowd: list[Actor]) -> None:

@@ -247,6 +247,7 @@ def crowd() -> None:
             cursor.execute(f"ANALYZE {TABLE}")
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_pages_and_lookups_use_their_index() -> None:
     crowd()

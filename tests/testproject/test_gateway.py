@@ -21,6 +21,8 @@ from testproject.http import NoAnswer
 from testproject.servers import Server, free_port, start_gateway
 from tests.kit.processes import Client, at_once, wait_until
 
+pytestmark = pytest.mark.processes
+
 ORDER = {"amount": 900, "currency": "EUR", "customer": "ada"}
 
 

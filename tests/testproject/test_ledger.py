@@ -19,6 +19,7 @@ def charge_often(path: Path) -> None:
         ledger.charge(ORDER, None, dedupe=True)
 
 
+@pytest.mark.processes
 def test_processes_share_one_file_and_one_truth(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     context = multiprocessing.get_context("spawn")

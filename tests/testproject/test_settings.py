@@ -8,7 +8,11 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 from testproject.servers import ROOT
+
+pytestmark = pytest.mark.processes
 
 SCRIPT = """
 import json, sys
