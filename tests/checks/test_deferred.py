@@ -13,7 +13,7 @@ from django_idempotency.checks.deferred import check_deferrals, hands_over
 from django_idempotency.http.urlconf import Endpoint
 from testproject.servers import ROOT
 from tests.checks.deferring_views import OfClass, OfRest, asynchronous, plain, queries
-from tests.checks.test_endpoints import bare_wrapper
+from tests.kit.http import bare_wrapper
 
 
 @pytest.mark.parametrize(

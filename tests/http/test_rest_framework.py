@@ -21,6 +21,7 @@ from django_idempotency.decorators import idempotent
 from django_idempotency.exceptions import Misplaced
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.rest_framework import IdempotentMixin
+from tests.checks.views import RestDispatched
 from tests.http import rest_views
 from tests.http.rest_views import Chosen, write
 from tests.kit.http import KEY, Person, Ran, atomic_requests, same_answer
@@ -226,6 +227,14 @@ def test_without_a_resolver_the_path_names_the_operation(alice: Person) -> None:
 def test_below_api_view_nobody_can_opt_out_of_atomic_requests(alice: Person) -> None:
     with atomic_requests():
         assert alice.post("/api-view/below").status_code == 500
+    assert Ran.count == 0
+
+
+def test_a_decorated_dispatch_is_an_error_at_run_time_too(alice: Person, settings: Any) -> None:
+    settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": [path("it", RestDispatched.as_view())]})
+    alice.client.raise_request_exception = True
+    with pytest.raises(Misplaced, match=r"class RestDispatched\(IdempotentMixin, …\)"):
+        alice.post("/it")
     assert Ran.count == 0
 
 

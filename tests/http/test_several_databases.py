@@ -11,7 +11,7 @@ from django.urls import path
 
 from django_idempotency.decorators import idempotent
 from django_idempotency.models import IdempotencyKey
-from tests.checks.test_endpoints import PlainMethod
+from tests.checks.views import PlainMethod
 from tests.kit.calls import another_alias
 from tests.kit.http import Person, Ran, atomic_requests, same_answer
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -10,6 +11,7 @@ from django.db import connection
 from django.test import Client
 
 KEY = "a-key-of-at-least-22-characters"
+MIDDLEWARE = "django_idempotency.middleware.IdempotencyMiddleware"
 
 
 class Ran:
@@ -59,3 +61,16 @@ def same_answer(first: Any, second: Any) -> bool:
     """Status, every header and every byte, apart from the mark of a replay."""
     marked = {**dict(first.items()), "Idempotency-Replayed": "true"}
     return (second.status_code, dict(second.items()), second.content) == (first.status_code, marked, first.content)
+
+
+def bare_wrapper(view: Any) -> Any:
+    """A decorator that forgot functools.wraps."""
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return view(*args, **kwargs)
+
+    return wrapped
+
+
+def careful_wrapper(view: Any) -> Any:
+    return wraps(view)(bare_wrapper(view))
