@@ -25,7 +25,8 @@ from tests.acceptance.subjects import (
     refused_as,
     status_of,
 )
-from tests.kit.processes import Site, wait_until
+from tests.kit.processes import Site
+from tests.kit.threads import wait_until
 
 pytestmark = pytest.mark.parametrize("site", ["off"], indirect=True)
 

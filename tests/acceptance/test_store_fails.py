@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 import pytest
 
 from testproject.http import Answer
-from tests.acceptance.cable import Cable
 from tests.acceptance.conftest import Wired
 from tests.acceptance.subjects import (
     ASYNC,
@@ -30,8 +29,10 @@ from tests.acceptance.subjects import (
     refused_as,
     status_of,
 )
-from tests.kit.processes import Site, at_once, wait_until
+from tests.kit.cable import Cable
+from tests.kit.processes import Site
 from tests.kit.proxy import Proxy, Theft
+from tests.kit.threads import at_once, wait_until
 
 CLAIM_LIMIT_SECONDS = 2
 CONNECTING_SECONDS = 3  # a driver's own floor for a new connection, and the answer's way back

@@ -10,8 +10,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from django.contrib.auth.models import User
-from django.test import Client
 from django.utils import timezone
 from pytest_django.live_server_helper import LiveServer
 
@@ -19,10 +17,10 @@ from django_idempotency import Status
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.reconciliation import Landed, reconciler
 from testproject.stories import tell
-from tests.browser.browsing import axe, launched, opened, playwright
-from tests.kit.actors import actors
+from tests.browser.browsing import axe, cookie_of, launched, opened, playwright
 from tests.kit.console import LIST, RIGHTS, act, page_of, person, record
 from tests.kit.records import CREATED
+from tests.kit.threads import actors
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -71,13 +69,7 @@ def scene(live_server: LiveServer, settings: Any, registrations: None) -> Scene:
             columns["locked_until"] = now + PAST
         ids[name] = record(status, key=f"to {name}", **columns)
     people = {"operator": person("operator", *RIGHTS), "viewer": person("viewer")}
-    return Scene(live_server.url, {name: cookie(user, live_server.url) for name, user in people.items()}, ids)
-
-
-def cookie(user: User, url: str) -> dict[str, str]:
-    client = Client()
-    client.force_login(user)
-    return {"name": "sessionid", "value": client.cookies["sessionid"].value, "url": url}
+    return Scene(live_server.url, {name: cookie_of(user, live_server.url) for name, user in people.items()}, ids)
 
 
 @pytest.fixture

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.test import Client
 from django.urls import reverse
 from pytest_django.live_server_helper import LiveServer
 
 from django_idempotency.console.dashboard.numbers import forget
 from django_idempotency.console.dashboard.page import KINDS
 from testproject.history import fill
-from tests.browser.browsing import axe, launched, opened
+from tests.browser.browsing import axe, cookie_of, launched, opened
 from tests.kit.records import completed
 
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
@@ -33,9 +32,7 @@ def address(live_server: LiveServer, settings: Any) -> Iterator[str]:
 
 @pytest.fixture
 def cookie(address: str) -> dict[str, str]:
-    client = Client()
-    client.force_login(User.objects.create_superuser("root"))
-    return {"name": "sessionid", "value": client.cookies["sessionid"].value, "url": address}
+    return cookie_of(User.objects.create_superuser("root"), address)
 
 
 @pytest.fixture

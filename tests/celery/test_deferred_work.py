@@ -20,7 +20,8 @@ from tests.celery.conftest import QUICK
 from tests.celery.served.operations import gate
 from tests.celery.test_end_to_end import manage
 from tests.kit.celery_processes import Broker, beat, worker
-from tests.kit.processes import Client, Site, running_site, wait_until
+from tests.kit.processes import Client, Site, running_site
+from tests.kit.threads import wait_until
 
 SETTINGS = {"DJANGO_SETTINGS_MODULE": "tests.celery.served.settings"}
 PERFORMED = r"run_operation\[\S+\] succeeded"

@@ -17,7 +17,8 @@ from django_idempotency.tasks import SECONDS
 from testproject.http import Answer, NoAnswer
 from testproject.servers import ROOT, kill_workers, workers
 from tests.kit.celery_processes import Broker, beat, worker
-from tests.kit.processes import Site, wait_until
+from tests.kit.processes import Site
+from tests.kit.threads import wait_until
 
 ORDER = {"amount": 1200, "currency": "EUR", "customer": "ada", "simulate": {"sleep": 20}}
 TASKS = {name.rpartition(".")[2] for name in SECONDS}

@@ -11,7 +11,8 @@ import pytest
 
 from testproject.http import Answer
 from tests.kit.celery_processes import Broker, beat, worker
-from tests.kit.processes import Site, wait_until
+from tests.kit.processes import Site
+from tests.kit.threads import wait_until
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from django_idempotency.core.decisions import record_id
 from tests.celery.served.operations import gate
 from tests.celery.served.tasks import came
 from tests.kit.celery_processes import Broker, CeleryProcess, worker
-from tests.kit.processes import query, wait_until
+from tests.kit.processes import query
+from tests.kit.threads import wait_until
 
 DELIVERIES = 20
 SETTINGS = {"DJANGO_SETTINGS_MODULE": "tests.celery.served.impatient_settings"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django_idempotency.tasks import SECONDS
 from tests.kit.celery_processes import Broker, beat, worker
-from tests.kit.processes import wait_until
+from tests.kit.threads import wait_until
 
 ROUNDS = 4
 TASKS = len(SECONDS)

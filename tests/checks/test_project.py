@@ -14,7 +14,7 @@ from pytest_django import Settings
 from django_idempotency.checks.project import check_database, check_pointers, check_settings
 from django_idempotency.store.deletion import pointers
 from testproject.payments.models import Payment
-from tests.kit.calls import another_alias
+from tests.kit.databases import another_alias
 
 SECRET = b"sixteen bytes ok"
 

@@ -17,7 +17,6 @@ from django_idempotency.console.actions import ACTIONS, BY_NAME
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, reconciler, try_again
 from django_idempotency.store import records
-from tests.kit.actors import actors, backend, is_waiting, until
 from tests.kit.console import (
     LIST,
     RIGHTS,
@@ -32,7 +31,9 @@ from tests.kit.console import (
     said,
     send,
 )
-from tests.kit.records import CREATED
+from tests.kit.databases import backend, is_waiting
+from tests.kit.records import CREATED, status_of
+from tests.kit.threads import actors, wait_until
 
 PAST = timedelta(hours=-1)
 OPERATION: Final = "tests.console"
@@ -71,10 +72,6 @@ def ready(name: str, key: str = "key", **columns: Any) -> UUID:
     if status is Status.PENDING:
         columns = {"locked_until": now + PAST, **columns}
     return record(status, key=key, **{"operation": OPERATION, "grace_until": now + PAST, **columns})
-
-
-def status_of(found: UUID) -> str:
-    return IdempotencyKey.objects.get(pk=found).status
 
 
 def trail(found: UUID) -> list[IdempotencyEvent]:
@@ -391,7 +388,7 @@ def test_the_guard_decides_when_both_press_at_once(operator: Client, vendor: str
         with transaction.atomic():
             IdempotencyKey.objects.filter(pk=found).update(status="unknown", reconcile_after=timezone.now())
             pressed = press.start(send, operator, act("try-again", found), asked)
-            until(lambda: pressed.done() or is_waiting(number))
+            wait_until(lambda: pressed.done() or is_waiting(number))
         page = pressed.result(60)
     assert "Somebody was quicker: it is “unknown” now" in said(page)
     assert trail(found) == []

@@ -23,11 +23,11 @@ from django_idempotency.console.dashboard import numbers
 from django_idempotency.console.dashboard.numbers import PERIODS, Figures, ask, figures, forget
 from django_idempotency.console.wording import number, span
 from django_idempotency.core.decisions import record_id
-from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
+from django_idempotency.models import DutyRun, IdempotencyKey
 from django_idempotency.store import counts
 from django_idempotency.store.dashboard import position
 from testproject.history import fill
-from tests.kit.records import change, claimed, completed, doubtful
+from tests.kit.records import change, claimed, completed, dead_letter, doubtful
 from tests.kit.rows import SCOPE, Row, a_row, put
 
 pytestmark = pytest.mark.django_db
@@ -43,12 +43,6 @@ def _asked_anew() -> Iterator[None]:
 
 def asked(period: str = "day") -> Figures:
     return ask(PERIODS[period], "default")
-
-
-def dead_letter(**values: Any) -> None:
-    attempt = doubtful()
-    change(attempt, status="dead_letter", reconcile_after=None, **values)
-    IdempotencyEvent.objects.create(record_id=attempt.call.id, kind="dead letter", transition="T12")
 
 
 # Numbers

@@ -31,10 +31,10 @@ from django_idempotency.operations import Op, enqueue, operation, perform
 from django_idempotency.reconciliation import NotLanded, StepLanded, resolve
 from testproject.payments.models import LedgerEntry
 from tests.flow.test_doubtful_steps import careful
-from tests.kit.calls import elsewhere
+from tests.kit.databases import elsewhere
 from tests.kit.exports import MESSAGES, STEPS, asking, export, failing, note, unlucky
-from tests.kit.processes import at_once, wait_until
 from tests.kit.rides import WORLD, Killed, a_call, book, claimed, lease_over
+from tests.kit.threads import at_once, wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("world")]
 AGO = timedelta(seconds=1)

@@ -20,7 +20,9 @@ from django_idempotency.exceptions import NotExecuted
 from django_idempotency.flow.finish import fail, finish
 from django_idempotency.flow.run import run
 from django_idempotency.models import IdempotencyKey
-from tests.kit.calls import BOOKED, REFUSED, Booking, a_call, age, bookings, claimed, elsewhere, status
+from tests.kit.calls import BOOKED, REFUSED, Booking, a_call, bookings, claimed
+from tests.kit.databases import elsewhere
+from tests.kit.records import age, status_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
@@ -163,4 +165,4 @@ def check(call: Call, scenario: Scenario, work: Booking, where: str) -> None:
 
 def settled_or_waiting(call: Call) -> bool:
     """An answer, a doubt that is due, or a lease that will run out: nothing is stuck."""
-    return status(call) in (Status.COMPLETED, Status.UNKNOWN, Status.IN_PROGRESS, Status.FAILED_RETRYABLE)
+    return status_of(call) in (Status.COMPLETED, Status.UNKNOWN, Status.IN_PROGRESS, Status.FAILED_RETRYABLE)

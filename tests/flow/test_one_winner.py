@@ -10,8 +10,8 @@ from django_idempotency import Status
 from django_idempotency.core.decisions import Record
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.store import claims, limits
-from tests.kit.actors import actors, again_on_deadlock, together
 from tests.kit.rows import a_call, columns_for, put, snapshot
+from tests.kit.threads import actors, again_on_deadlock, together
 from tests.store.oracle import Facts
 from tests.store.verbs import BY_NAME
 

@@ -13,8 +13,9 @@ from django.db import connection, transaction
 
 from django_idempotency import Status
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
-from tests.kit.actors import Actor, actors, again_on_deadlock, backend, is_waiting, until
+from tests.kit.databases import backend, is_waiting
 from tests.kit.rows import Row, columns_for, put, snapshot
+from tests.kit.threads import Actor, actors, again_on_deadlock, wait_until
 from tests.store.oracle import Facts, Verb, differences
 from tests.store.verbs import BY_NAME
 
@@ -79,7 +80,7 @@ def run_pair(
     try:
         assert acted.wait(60), opened.exception(timeout=0)
         other = crowd[1].start(lambda: again_on_deadlock(second))
-        until(lambda: other.done() or is_waiting(number))
+        wait_until(lambda: other.done() or is_waiting(number))
     finally:
         go.set()
     opened.result(60)

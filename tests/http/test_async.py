@@ -22,8 +22,8 @@ from django_idempotency.exceptions import Misplaced, NotExecuted
 from django_idempotency.http.context import undisturbed
 from django_idempotency.models import IdempotencyKey
 from tests.http.disconnecting import PATIENCE, Moment, abandoned, posted
-from tests.kit.actors import until
 from tests.kit.http import KEY, Person, Ran
+from tests.kit.threads import wait_until
 
 pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db(transaction=True)]
 
@@ -237,7 +237,7 @@ def test_no_thread_and_no_connection_is_left_behind(alice: Person) -> None:
     for thread in set(threading.enumerate()) - threads:
         thread.join(timeout=PATIENCE)
         assert not thread.is_alive(), thread.name
-    until(lambda: open_sessions() <= sessions)  # the server counts one for a moment after it was closed
+    wait_until(lambda: open_sessions() <= sessions)  # the server counts one for a moment after it was closed
 
 
 def test_a_cancellation_is_passed_on_as_what_it_was_when_the_work_is_done() -> None:

@@ -15,7 +15,7 @@ from django_idempotency.exceptions import Misplaced
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.operations import perform
 from testproject.payments.models import LedgerEntry
-from tests.kit.calls import nobody_answers
+from tests.kit.databases import nobody_answers
 from tests.kit.exports import MESSAGES, STEPS
 from tests.kit.http import KEY, Person, atomic_requests
 from tests.kit.operations import begin_anew

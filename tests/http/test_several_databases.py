@@ -12,7 +12,7 @@ from django.urls import path
 from django_idempotency.decorators import idempotent
 from django_idempotency.models import IdempotencyKey
 from tests.checks.views import PlainMethod
-from tests.kit.calls import another_alias
+from tests.kit.databases import another_alias
 from tests.kit.http import Person, Ran, atomic_requests, same_answer
 
 pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db(transaction=True)]

@@ -19,7 +19,7 @@ from celery import Celery
 from kombu import Connection
 
 from testproject.servers import ROOT
-from tests.kit.processes import wait_until
+from tests.kit.threads import wait_until
 
 STARTS_WITHIN_SECONDS = 60
 SERVERS = {"redis": "REDIS_URL", "rabbitmq": "AMQP_URL"}

@@ -13,11 +13,11 @@ from django.urls import reverse
 from django.utils import timezone
 
 from django_idempotency import Status
-from django_idempotency.core.decisions import record_id
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
-from tests.kit.rows import SCOPE, a_row
+from tests.kit.rows import SCOPE, a_row, put
 
 LIST = "/admin/django_idempotency/idempotencykey/"
+SHOWN = {"operation": "payments.create", "principal": "user:7"}
 RIGHTS = (
     "view_content",
     "ask_reconciler",
@@ -43,9 +43,7 @@ def client_of(user: User, **options: Any) -> Client:
 
 
 def record(status: Status, key: str = "key", events: Iterable[str] = (), **columns: Any) -> UUID:
-    found = record_id(SCOPE, key)
-    row = a_row(status) | {"operation": "payments.create", "principal": "user:7"} | columns
-    IdempotencyKey.objects.create(id=found, scope=SCOPE, key=key, **row)
+    found = put(status, key, **SHOWN | columns)
     kinds = [*events, *(["dead letter"] if status is Status.DEAD_LETTER else [])]
     for kind in kinds:
         IdempotencyEvent.objects.create(record_id=found, kind=kind)
@@ -54,7 +52,7 @@ def record(status: Status, key: str = "key", events: Iterable[str] = (), **colum
 
 def many(count: int, status: Status, **columns: Any) -> list[UUID]:
     """One each second, the newest now."""
-    now, row = timezone.now(), a_row(status) | {"operation": "payments.create", "principal": "user:7"}
+    now, row = timezone.now(), a_row(status) | SHOWN
     rows = [
         IdempotencyKey(
             id=uuid4(),

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Barrier
 from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID, uuid4
@@ -171,24 +168,3 @@ def query(database_url: str, sql: str, *parameters: Any) -> list[tuple[Any, ...]
             return list(cursor.fetchall()) if cursor.description else []
     finally:
         handler.close_all()
-
-
-def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """Run all calls in threads that start together; results in the order of the calls."""
-    barrier = Barrier(len(calls))
-
-    def run(call: Callable[[], T]) -> T:
-        barrier.wait()
-        return call()
-
-    with ThreadPoolExecutor(len(calls)) as pool:
-        return list(pool.map(run, calls))
-
-
-def wait_until(question: Callable[[], T], *, within: float = 60) -> T:
-    """Ask until the answer is truthy."""
-    deadline = time.monotonic() + within
-    while not (answer := question()):
-        assert time.monotonic() < deadline, f"not within {within} s; the last answer was {answer!r}"
-        time.sleep(0.02)
-    return answer

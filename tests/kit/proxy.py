@@ -9,6 +9,8 @@ from enum import Enum
 from struct import unpack
 from threading import Event, Thread
 
+from tests.kit.cable import hang_up
+
 
 class Theft(Enum):
     """What becomes of the message and its answer."""
@@ -38,7 +40,7 @@ class Proxy:
 
     def close(self) -> None:
         for each in (self.listener, *self._open):
-            cut(each)
+            hang_up(each)
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -60,7 +62,7 @@ class Proxy:
                     server.sendall(message)
                 else:
                     self._take(theft, message, client, server, muted, answered)
-        cut(server)
+        hang_up(server)
 
     def _theft(self, message: bytes) -> Theft | None:
         if self._wanted is None or not message[5:].startswith(self._wanted[0]):
@@ -79,7 +81,7 @@ class Proxy:
     ) -> None:
         muted.set()
         if theft in (Theft.MESSAGE, Theft.DELAY):
-            cut(client)
+            hang_up(client)
         self.stolen.set()
         if theft is Theft.MESSAGE:
             return
@@ -88,7 +90,7 @@ class Proxy:
         server.sendall(message)
         answered.wait(60)
         if theft is Theft.ANSWER:
-            cut(client)
+            hang_up(client)
 
     def _answer(self, client: socket.socket, server: socket.socket, muted: Event, answered: Event) -> None:
         with suppress(OSError):
@@ -98,7 +100,7 @@ class Proxy:
                 else:
                     client.sendall(data)
         if not muted.is_set():
-            cut(client)
+            hang_up(client)
 
 
 @contextmanager
@@ -109,12 +111,6 @@ def proxied(host: str, port: int) -> Iterator[Proxy]:
     finally:
         proxy.forward.set()
         proxy.close()
-
-
-def cut(end: socket.socket) -> None:
-    with suppress(OSError):
-        end.shutdown(socket.SHUT_RDWR)
-    end.close()
 
 
 def read_startup(client: socket.socket) -> bytes:

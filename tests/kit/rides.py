@@ -5,15 +5,15 @@ from typing import Any
 
 from django.db.models import F
 
-from django_idempotency import FingerprintRule, Policy, Reply, json_reply
+from django_idempotency import Reply, json_reply
 from django_idempotency.core.decisions import Call
-from django_idempotency.core.fingerprint import RequestParts, seal
-from django_idempotency.flow import claim, steps
+from django_idempotency.flow import steps
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.finish import finish
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.operations import Op, operation
 from testproject.payments.models import LedgerEntry
+from tests.kit import calls
 
 
 class Killed(BaseException):
@@ -77,15 +77,12 @@ POINTS = [
 ]
 
 
-def a_call(key: str, **policy: Any) -> Call:
-    fingerprint = seal(RequestParts("POST", "/rides/", "", "application/json", b"{}"), FingerprintRule())
-    return Call("scope", key, fingerprint, Policy(transaction="late", on_lost_lease="resume", **policy))  # type: ignore[arg-type]
+def a_call(key: str) -> Call:
+    return calls.a_call(key, operation="", transaction="late", on_lost_lease="resume")
 
 
 def claimed(key: str) -> Attempt:
-    attempt = claim.begin(a_call(key))
-    assert isinstance(attempt, Attempt), attempt
-    return attempt
+    return calls.claimed(a_call(key))
 
 
 def run(attempt: Attempt, function: Any, **arguments: Any) -> Reply:

@@ -30,8 +30,7 @@ from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, O
 from django_idempotency.store import duties, limits
 from django_idempotency.tasks import SECONDS, beat_schedule
 from testproject.servers import ROOT
-from tests.kit.calls import without_autocommit
-from tests.kit.processes import at_once
+from tests.kit.databases import without_autocommit
 from tests.kit.records import (
     CREATED,
     OPERATION,
@@ -44,6 +43,7 @@ from tests.kit.records import (
     row_of,
     status_of,
 )  # fmt: skip
+from tests.kit.threads import at_once
 
 Ask = Callable[[IdempotencyKey], Verdict]
 

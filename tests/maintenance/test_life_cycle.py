@@ -12,49 +12,18 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db.models import F
 
-from django_idempotency import FingerprintRule, Policy, json_reply, maintenance
-from django_idempotency.core.decisions import Call
-from django_idempotency.core.fingerprint import RequestParts, seal
+from django_idempotency import maintenance
 from django_idempotency.flow import claim
 from django_idempotency.flow.attempt import Attempt
-from django_idempotency.flow.finish import doubt, finish
+from django_idempotency.flow.finish import finish
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
 from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, Outcome, reconciler, resolve, try_again
 from testproject.payments.models import LedgerEntry
+from tests.kit.records import CREATED, OPERATION, book, claimed, doubtful, status_of
 
 pytestmark = pytest.mark.django_db
 
-OPERATION = "tests.life_cycle"
-CREATED = json_reply(201, {"id": 7})
 LONG_AGO = timedelta(days=3650)
-
-
-def a_call(**policy: Any) -> Call:
-    fingerprint = seal(RequestParts("POST", "/", "", "application/json", b"{}"), FingerprintRule())
-    return Call("scope", str(uuid4()), fingerprint, Policy(**policy), operation=OPERATION)
-
-
-def claimed(**policy: Any) -> Attempt:
-    attempt = claim.begin(a_call(**policy))
-    assert isinstance(attempt, Attempt)
-    return attempt
-
-
-def doubtful(*, grace_over: bool = True) -> Attempt:
-    attempt = claimed()
-    doubt(attempt, "test")
-    if grace_over:
-        IdempotencyKey.objects.filter(id=attempt.call.id).update(grace_until=F("created_at") - timedelta(hours=1))
-    return attempt
-
-
-def status_of(attempt: Attempt) -> str:
-    return IdempotencyKey.objects.get(id=attempt.call.id).status
-
-
-def book() -> Any:
-    LedgerEntry.objects.create(reference="r", account="a", amount=1)
-    return CREATED
 
 
 @pytest.fixture

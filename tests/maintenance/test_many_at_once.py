@@ -17,7 +17,7 @@ from django_idempotency.core.decisions import record_id
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.reconciliation import Landed, NotLanded, Outcome, reconciler, resolve
 from testproject.payments.models import LedgerEntry
-from tests.kit.processes import at_once
+from tests.kit.threads import at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 

@@ -8,14 +8,13 @@ from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 from django.db.models import F
 
-from django_idempotency import FingerprintRule, Policy, Reply, json_reply, maintenance
+from django_idempotency import Reply, json_reply, maintenance
 from django_idempotency.core.decisions import Call, Record
-from django_idempotency.core.fingerprint import RequestParts, seal
 from django_idempotency.flow import claim, reconcile
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.finish import doubt
@@ -25,6 +24,8 @@ from django_idempotency.reconciliation import Landed, NotLanded, Verdict, reconc
 from django_idempotency.store import records, verdicts
 from django_idempotency.store.dialects import Statement
 from testproject.payments.models import LedgerEntry
+from tests.kit.calls import a_call, claimed
+from tests.kit.records import row_of
 
 pytestmark = pytest.mark.django_db
 
@@ -43,24 +44,17 @@ def answering(registrations: None) -> Answering:
 
 
 def doubtful(**policy: Any) -> Call:
-    fingerprint = seal(RequestParts("POST", "/", "", "application/json", b"{}"), FingerprintRule())
-    call = Call("scope", str(uuid4()), fingerprint, Policy(**policy), operation=OPERATION)
+    call = a_call(operation=OPERATION, **policy)
     lose(call)
     return call
 
 
 def lose(call: Call) -> None:
-    attempt = claim.begin(call)
-    assert isinstance(attempt, Attempt)
-    assert doubt(attempt, "test")
+    assert doubt(claimed(call), "test")
 
 
 def let_grace_pass(call: Call) -> None:
     IdempotencyKey.objects.filter(id=call.id).update(grace_until=F("created_at"))
-
-
-def status_of(call: Call) -> str:
-    return IdempotencyKey.objects.get(id=call.id).status
 
 
 def effect(record: UUID) -> Reply:
@@ -94,7 +88,7 @@ def a_verdict_says_nothing_about_a_later_attempt(answering: Answering) -> None:
 
     answering(ask)
     maintenance.reconcile()
-    assert (status_of(call), effects(call)) == ("unknown", 1)
+    assert (row_of(call).status, effects(call)) == ("unknown", 1)
 
 
 def two_reconcilers_that_both_found_it_write_once(answering: Answering) -> None:
@@ -109,7 +103,7 @@ def two_reconcilers_that_both_found_it_write_once(answering: Answering) -> None:
     asked: list[IdempotencyKey] = []
     answering(ask)
     maintenance.reconcile()
-    assert (status_of(call), effects(call)) == ("completed", 1)
+    assert (row_of(call).status, effects(call)) == ("completed", 1)
 
 
 def without_grace(monkeypatch: pytest.MonkeyPatch) -> None:

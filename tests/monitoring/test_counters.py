@@ -25,7 +25,8 @@ from django_idempotency.monitoring.outcomes import COUNTERS, MOST_BUCKETS
 from django_idempotency.store import counts
 from testproject.servers import ROOT, prepare_database
 from tests.kit.celery_processes import broker, worker
-from tests.kit.processes import at_once, query, running_site, wait_until
+from tests.kit.processes import query, running_site
+from tests.kit.threads import at_once, wait_until
 from tests.monitoring.test_metrics import a_call
 
 ON = {"COUNT_OUTCOMES": True}

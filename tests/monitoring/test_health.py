@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from django.db import connection
@@ -11,29 +10,19 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import include, path
 
-from django_idempotency import FingerprintRule, Policy, maintenance
-from django_idempotency.core.decisions import Call
-from django_idempotency.core.fingerprint import RequestParts, seal
-from django_idempotency.flow import claim
-from django_idempotency.flow.attempt import Attempt
+from django_idempotency import maintenance
 from django_idempotency.flow.finish import doubt
 from django_idempotency.maintenance import health
 from django_idempotency.models import DutyRun, IdempotencyKey
 from django_idempotency.reconciliation import Inconclusive, reconciler
 from django_idempotency.store import attempts, verdicts
 from django_idempotency.store.operations import Run
-from tests.kit.calls import nobody_answers
+from tests.kit.databases import nobody_answers
 from tests.kit.http import atomic_requests
+from tests.kit.records import OPERATION, claimed
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__)]
 urlpatterns = [path("idempotency/", include("django_idempotency.urls"))]
-
-
-def claimed() -> Attempt:
-    fingerprint = seal(RequestParts("POST", "/", "", "", b""), FingerprintRule())
-    attempt = claim.begin(Call("scope", str(uuid4()), fingerprint, Policy(), operation="tests.health"))
-    assert isinstance(attempt, Attempt)
-    return attempt
 
 
 def asked(client: Client) -> tuple[int, Any]:
@@ -97,7 +86,7 @@ def test_doubts_are_told_and_dead_letters_are_a_complaint(client: Client, settin
     doubt(attempt, "test")
     assert asked(client)[1]["unknown"] == 1
     assert asked(client)[0] == 200
-    reconciler("tests.health")(lambda record: Inconclusive())
+    reconciler(OPERATION)(lambda record: Inconclusive())
     maintenance.reconcile()
     status, said = asked(client)
     assert (status, said["dead_letters"], said["unknown"]) == (503, 1, 0)

@@ -15,14 +15,14 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry
 
-from django_idempotency import FingerprintRule, Policy, json_reply, signals
+from django_idempotency import json_reply, signals
 from django_idempotency.contrib import opentelemetry, prometheus
 from django_idempotency.core.decisions import Call
-from django_idempotency.core.fingerprint import RequestParts, seal
 from django_idempotency.flow import claim, finish, run
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.monitoring.metrics import METRICS, PREFIX, Metric, unsubscribe
+from tests.kit import calls
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "signals.md"
 PAYLOADS = {
@@ -32,8 +32,7 @@ PAYLOADS = {
 
 
 def a_call(body: bytes = b"{}", key: str = "k", **policy: Any) -> Call:
-    fingerprint = seal(RequestParts("POST", "/", "", "application/json", body), FingerprintRule())
-    return Call("scope", key, fingerprint, Policy(**policy), operation="tests.metrics")
+    return calls.a_call(key, body=body, operation="tests.metrics", **policy)
 
 
 @pytest.fixture

@@ -16,7 +16,9 @@ from django_idempotency.exceptions import LostFence, NotExecuted, StoreUnavailab
 from django_idempotency.flow.claim import begin, lapse
 from django_idempotency.flow.finish import fail, finish, release
 from django_idempotency.store.watchdog import WATCHDOG
-from tests.kit.calls import Booking, a_call, age, claimed, heard, in_transaction, refused, status
+from tests.kit.calls import Booking, a_call, claimed, heard, refused
+from tests.kit.databases import in_transaction
+from tests.kit.records import age, status_of
 
 ALL = {name: value for name, value in vars(signals).items() if isinstance(value, Signal)}
 
@@ -161,7 +163,7 @@ def test_a_sweeper_that_finds_a_lost_lease_says_so_once() -> None:
         assert lapse(call.scope, call.id, "default")
         assert not lapse(call.scope, call.id, "default")
     assert [each["record"] for each in brought] == [call.id]
-    assert status(call) is Status.UNKNOWN
+    assert status_of(call) is Status.UNKNOWN
 
 
 @pytest.mark.django_db(transaction=True)

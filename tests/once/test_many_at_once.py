@@ -11,7 +11,7 @@ import pytest
 from django_idempotency.exceptions import StillRunning
 from django_idempotency.once import Claim, once
 from testproject.payments.models import LedgerEntry
-from tests.kit.actors import actors, together
+from tests.kit.threads import actors, together
 from tests.once.works import SCOPE
 
 CALLERS = 20

@@ -30,7 +30,7 @@ from django_idempotency.models import IdempotencyKey
 from django_idempotency.once import Claim, once
 from django_idempotency.reconciliation import Landed, NotLanded, resolve
 from testproject.payments.models import LedgerEntry
-from tests.kit.processes import wait_until
+from tests.kit.threads import wait_until
 from tests.once.works import SCOPE, Work, finishing
 
 pytestmark = pytest.mark.django_db

@@ -22,8 +22,10 @@ from django_idempotency.core.decisions import Call, Gone, InDoubt, InFlight, Mis
 from django_idempotency.flow.finish import fail, finish
 from django_idempotency.flow.run import run
 from testproject.payments.models import LedgerEntry
-from tests.kit.calls import BOOKED, a_call, age, another_alias, claimed
+from tests.kit.calls import BOOKED, a_call, claimed
 from tests.kit.counting import Counts, counted
+from tests.kit.databases import another_alias
+from tests.kit.records import age
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

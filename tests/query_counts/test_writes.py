@@ -15,7 +15,8 @@ from django_idempotency import Reply
 from django_idempotency.core.decisions import Call
 from django_idempotency.flow.run import run
 from testproject.payments.models import LedgerEntry
-from tests.kit.calls import BOOKED, a_call, claimed, elsewhere
+from tests.kit.calls import BOOKED, a_call, claimed
+from tests.kit.databases import elsewhere
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

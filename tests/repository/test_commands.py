@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from testproject.servers import ROOT
-from tests.kit.processes import wait_until
+from tests.kit.threads import wait_until
 
 pytestmark = pytest.mark.processes
 

@@ -15,9 +15,9 @@ from django_idempotency.exceptions import InsideTransaction, StoreUnavailable
 from django_idempotency.models import DutyRun, IdempotencyKey
 from django_idempotency.store import claims, limits
 from django_idempotency.store.watchdog import WATCHDOG
-from tests.kit.actors import Actor, actors, backend, is_waiting, sessions, until
-from tests.kit.calls import another_alias, without_autocommit
+from tests.kit.databases import another_alias, backend, is_waiting, sessions, without_autocommit
 from tests.kit.rows import a_call, put
+from tests.kit.threads import Actor, actors, wait_until
 
 ON = "default"
 LATE = 1.0  # how much a busy machine may add to a limit
@@ -75,7 +75,7 @@ def test_a_claim_that_waits_for_somebody_elses_gives_up(seconds: float, crowd: l
             limits.repeated(claimed, ON, seconds)
         assert monotonic() - began < seconds + LATE
         # What a busy machine cut off is still on the server, and would get the key as soon as that is free.
-        until(lambda: sessions() <= open_before)
+        wait_until(lambda: sessions() <= open_before)
     assert not WATCHDOG._guarded
     assert limits.repeated(claimed, ON, 10), "nothing stood in the way any more"
     assert IdempotencyKey.objects.count() == 1
@@ -101,7 +101,7 @@ def test_a_claim_goes_on_when_the_other_one_is_gone(crowd: list[Actor], needs_a_
     waiter = crowd[1].do(backend)
     with held_open(crowd[0], lambda: claimed(10)):
         waiting = crowd[1].start(limits.repeated, claimed, ON, 20.0)
-        until(lambda: is_waiting(waiter))
+        wait_until(lambda: is_waiting(waiter))
     assert waiting.result(60) is True
 
 
@@ -303,7 +303,7 @@ def test_a_claim_is_not_tried_again_after_its_limit(vendor: str, needs_a_server:
 
     def fail_late(left: float) -> None:
         tries.append(left)
-        until(lambda: not WATCHDOG._guarded)
+        wait_until(lambda: not WATCHDOG._guarded)
         with connection.cursor() as cursor:
             cursor.execute(AGAIN[vendor])
 
@@ -321,7 +321,7 @@ def kill(number: int) -> None:
             cursor.execute("SELECT pg_terminate_backend(%s, 10000)", [number])
         else:
             cursor.execute(f"KILL {number}")
-            until(lambda: gone(cursor, number))
+            wait_until(lambda: gone(cursor, number))
 
 
 def gone(cursor: Any, number: int) -> bool:

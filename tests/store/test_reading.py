@@ -15,8 +15,8 @@ from django_idempotency.core.policy import LostLease
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
 from django_idempotency.store import attempts, claims, events, operations, records
-from tests.kit.actors import actors
 from tests.kit.rows import FUTURE, PAST, REPLY, SCOPE, a_call, put
+from tests.kit.threads import actors
 
 ON = "default"
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from testproject.servers import kill_workers, workers
-from tests.kit.processes import Site, at_once, wait_until
+from tests.kit.processes import Site
+from tests.kit.threads import at_once, wait_until
 
 
 def count(site: Site) -> int:

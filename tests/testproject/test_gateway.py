@@ -16,7 +16,8 @@ from testproject.gateway.charges import Declined, KeyReused, Order, Unanswered, 
 from testproject.gateway.client import HttpGateway
 from testproject.gateway.signatures import HEADER, verify
 from testproject.servers import Server, free_port, start_gateway
-from tests.kit.processes import Client, at_once, wait_until
+from tests.kit.processes import Client
+from tests.kit.threads import at_once, wait_until
 
 pytestmark = pytest.mark.processes
 

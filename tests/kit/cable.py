@@ -1,9 +1,9 @@
-"""The line between a service and its database, which can be cut or go silent; it knows no protocol."""
+"""The line between a client and its database, which can be cut or go silent; it knows no protocol."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, Thread
 
@@ -11,8 +11,8 @@ from threading import Event, Thread
 class Cable:
     """A listening socket; what comes in goes out at the other end, as long as the line works."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self.far_end = (host, port)
+    def __init__(self, connect: Callable[[], socket.socket]) -> None:
+        self.connect = connect
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port: int = self.listener.getsockname()[1]
         self.plugged, self.flowing = Event(), Event()
@@ -47,7 +47,7 @@ class Cable:
                 if not self.plugged.is_set():
                     hang_up(near)
                     continue
-                far = socket.create_connection(self.far_end)
+                far = self.connect()
                 self._open += [near, far]
                 for one, other in ((near, far), (far, near)):
                     Thread(target=self._pump, args=(one, other), daemon=True).start()
@@ -62,8 +62,8 @@ class Cable:
 
 
 @contextmanager
-def laid(host: str, port: int) -> Iterator[Cable]:
-    cable = Cable(host, port)
+def laid(connect: Callable[[], socket.socket]) -> Iterator[Cable]:
+    cable = Cable(connect)
     try:
         yield cable
     finally:

@@ -1,4 +1,4 @@
-"""Threads with a database connection of their own, told by a test what to do and when."""
+"""Threads that start together, and threads with a database connection of their own."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -54,47 +54,6 @@ def together(crowd: Sequence[Actor], call: Callable[[int], T]) -> list[T]:
     return [each.result(timeout=60) for each in [actor.start(run, number) for number, actor in enumerate(crowd)]]
 
 
-def until(question: Callable[[], T], within: float = 60) -> T:
-    """Ask until the answer is truthy."""
-    deadline = monotonic() + within
-    while not (answer := question()):
-        assert monotonic() < deadline, f"not within {within} s; the last answer was {answer!r}"
-        sleep(0.001)
-    return answer
-
-
-def backend() -> int:
-    """The number by which the server knows this thread's connection."""
-    connection.ensure_connection()
-    text = "SELECT pg_backend_pid()" if connection.vendor == "postgresql" else "SELECT CONNECTION_ID()"
-    with connection.cursor() as cursor:
-        cursor.execute(text)
-        return int(cursor.fetchone()[0])
-
-
-def is_waiting(number: int) -> bool:
-    """Whether the server is waiting for a lock on behalf of another connection's statement."""
-    text = {
-        "postgresql": "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'",
-        "mysql": "SELECT 1 FROM information_schema.processlist WHERE id = %s AND info LIKE '%%idempotency_key%%'",
-    }[connection.vendor]
-    with connection.cursor() as cursor:
-        cursor.execute(text, [number])
-        return cursor.fetchone() is not None
-
-
-def sessions() -> int:
-    """How many connections to this database the server has, those included whose client was cut off."""
-    text = {
-        "postgresql": "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = CURRENT_DATABASE()",
-        "mysql": "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE()",
-        "sqlite": "SELECT 1",
-    }[connection.vendor]
-    with connection.cursor() as cursor:
-        cursor.execute(text)
-        return int(cursor.fetchone()[0])
-
-
 def again_on_deadlock(call: Callable[[], T]) -> T:
     """What the flow does around a whole transaction."""
     while True:
@@ -103,3 +62,24 @@ def again_on_deadlock(call: Callable[[], T]) -> T:
         except Exception as error:
             if not limits.may_repeat(error):
                 raise
+
+
+def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
+    """Run all calls in threads that start together; results in the order of the calls."""
+    barrier = Barrier(len(calls))
+
+    def run(call: Callable[[], T]) -> T:
+        barrier.wait()
+        return call()
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(run, calls))
+
+
+def wait_until(question: Callable[[], T], *, within: float = 60) -> T:
+    """Ask until the answer is truthy."""
+    deadline = monotonic() + within
+    while not (answer := question()):
+        assert monotonic() < deadline, f"not within {within} s; the last answer was {answer!r}"
+        sleep(0.01)
+    return answer
