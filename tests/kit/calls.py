@@ -52,6 +52,16 @@ class Booking:
         return len(self.found)
 
 
+def handler(call: Call, using: str = "default") -> Callable[[object], tuple[str, Reply]]:
+    """Work that sends one statement and no more: it books one entry."""
+
+    def book(attempt: object) -> tuple[str, Reply]:
+        LedgerEntry.objects.using(using).create(reference=call.key, account="cash", amount=5)
+        return "booked", BOOKED
+
+    return book
+
+
 def claimed(call: Call) -> Attempt:
     """Begin, which has to win."""
     attempt = begin(call)

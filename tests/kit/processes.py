@@ -87,6 +87,10 @@ class Site:
         found: list[dict[str, Any]] = Client(self.gateway.url).get("/ledger").json()["charges"]
         return found
 
+    def executions(self) -> int:
+        """How often a view of /conformance/ ran."""
+        return int(self.anyone.get("/conformance/counter").json()["count"])
+
     def reset(self) -> None:
         assert Client(self.gateway.url).post("/reset").status == 200
         assert self.anyone.post("/conformance/reset").status == 204

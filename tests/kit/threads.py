@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from threading import Barrier
+from threading import Barrier, Event
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 
 from django_idempotency.store import limits
 
@@ -40,6 +40,27 @@ def actors(count: int) -> Iterator[list[Actor]]:
     finally:
         for each in crowd:
             each.leave()
+
+
+@contextmanager
+def held_open(actor: Actor, work: Callable[[], Any]) -> Iterator[None]:
+    """Another connection has done this and not committed it."""
+    acted, go = Event(), Event()
+
+    def hold() -> None:
+        with transaction.atomic():
+            work()
+            acted.set()
+            assert go.wait(60)
+            transaction.set_rollback(True)
+
+    held = actor.start(hold)
+    try:
+        assert acted.wait(60), held.exception(timeout=0)
+        yield
+    finally:
+        go.set()
+        held.result(60)
 
 
 def together(crowd: Sequence[Actor], call: Callable[[int], T]) -> list[T]:

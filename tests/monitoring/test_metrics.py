@@ -19,10 +19,9 @@ from django_idempotency import json_reply, signals
 from django_idempotency.contrib import opentelemetry, prometheus
 from django_idempotency.core.decisions import Call
 from django_idempotency.flow import claim, finish, run
-from django_idempotency.flow.attempt import Attempt
-from django_idempotency.models import IdempotencyKey
 from django_idempotency.monitoring.metrics import METRICS, PREFIX, Metric, unsubscribe
 from tests.kit import calls
+from tests.kit.records import age
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "signals.md"
 PAYLOADS = {
@@ -94,13 +93,9 @@ def test_real_calls_move_them(registry: CollectorRegistry, mode: str) -> None:
 
 @pytest.mark.django_db
 def test_a_doubt_and_a_lapse_move_theirs(registry: CollectorRegistry) -> None:
-    attempt = claim.begin(a_call())
-    assert isinstance(attempt, Attempt)
-    finish.doubt(attempt, "test")
+    finish.doubt(calls.claimed(a_call()), "test")
     claim.begin(a_call())
-    lost = claim.begin(a_call(key="other"))
-    assert isinstance(lost, Attempt)
-    IdempotencyKey.objects.filter(id=lost.call.id).update(locked_until="2000-01-01T00:00Z")
+    age(calls.claimed(a_call(key="other")), "locked_until")
     claim.begin(a_call(key="other"))
     assert counted(registry, "reserve.unknown") == 2
     assert counted(registry, "reconcile.scheduled") == counted(registry, "reconcile.scheduled", "") == 1

@@ -12,17 +12,15 @@ and every other answer one less.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from django.db import connection, transaction
 
-from django_idempotency import Reply
 from django_idempotency.core.decisions import Call, Gone, InDoubt, InFlight, Mismatch, Replay
 from django_idempotency.flow.finish import fail, finish
 from django_idempotency.flow.run import run
-from testproject.payments.models import LedgerEntry
-from tests.kit.calls import BOOKED, a_call, claimed
+from tests.kit.calls import BOOKED, a_call, claimed, handler
 from tests.kit.counting import Counts, counted
 from tests.kit.databases import another_alias
 from tests.kit.records import age
@@ -50,28 +48,18 @@ def answered(vendor: str) -> int:
     return 1 if vendor == "sqlite" else 2
 
 
-def work(call: Call, alias: str) -> Callable[[object], tuple[str, Reply]]:
-    """A handler with one statement of its own."""
-
-    def book(attempt: object) -> tuple[str, Reply]:
-        LedgerEntry.objects.using(alias).create(reference=call.key, account="cash", amount=5)
-        return "booked", BOOKED
-
-    return book
-
-
 def bare(alias: str) -> Counts:
     """The handler alone, in a transaction of its own."""
 
     def handle() -> None:
         with transaction.atomic(using=alias):
-            work(a_call(), alias)(None)
+            handler(a_call(), alias)(None)
 
     return counted(handle, alias)
 
 
 def cost(call: Call, alias: str) -> Counts:
-    return counted(lambda: run(call, work(call, alias), alias), alias)
+    return counted(lambda: run(call, handler(call, alias), alias), alias)
 
 
 def expect(found: Counts, *, plain: int, transactions: int = 0) -> None:
@@ -92,30 +80,30 @@ def test_a_new_key_atomic(alias: str) -> None:
 
 def test_a_replay(alias: str, answered: int) -> None:
     call = a_call()
-    run(call, work(call, alias), alias)
-    assert isinstance(run(call, work(call, alias), alias), Replay)
+    run(call, handler(call, alias), alias)
+    assert isinstance(run(call, handler(call, alias), alias), Replay)
     expect(cost(call, alias), plain=answered)
 
 
 def test_a_mismatch(alias: str, answered: int) -> None:
     call = a_call()
-    run(call, work(call, alias), alias)
+    run(call, handler(call, alias), alias)
     other = a_call(call.key, body=b"other")
-    assert isinstance(run(other, work(other, alias), alias), Mismatch)
+    assert isinstance(run(other, handler(other, alias), alias), Mismatch)
     expect(cost(other, alias), plain=answered)
 
 
 def test_a_request_in_flight(alias: str, answered: int) -> None:
     call = a_call()
     claimed(call)
-    assert isinstance(run(call, work(call, alias), alias), InFlight)
+    assert isinstance(run(call, handler(call, alias), alias), InFlight)
     expect(cost(call, alias), plain=answered)
 
 
 def test_a_doubt(alias: str, answered: int) -> None:
     call = a_call()
     fail(claimed(call), RuntimeError())
-    assert isinstance(run(call, work(call, alias), alias), InDoubt)
+    assert isinstance(run(call, handler(call, alias), alias), InDoubt)
     expect(cost(call, alias), plain=answered)
 
 
@@ -123,12 +111,12 @@ def test_an_expired_key_that_is_refused(alias: str, answered: int) -> None:
     call = a_call(after_expiry="gone")
     finish(claimed(call), lambda: (None, BOOKED))
     age(call, "expires_at")
-    assert isinstance(run(call, work(call, alias), alias), Gone)
+    assert isinstance(run(call, handler(call, alias), alias), Gone)
     expect(cost(call, alias), plain=answered)
 
 
 def test_an_answer_in_atomic_mode(alias: str) -> None:
     call = a_call(mode="atomic")
-    run(call, work(call, alias), alias)
-    assert isinstance(run(call, work(call, alias), alias), Replay)
+    run(call, handler(call, alias), alias)
+    assert isinstance(run(call, handler(call, alias), alias), Replay)
     expect(cost(call, alias), plain=1, transactions=1)

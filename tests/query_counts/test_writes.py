@@ -11,11 +11,9 @@ from collections.abc import Callable
 import pytest
 from django.db import connection, transaction
 
-from django_idempotency import Reply
 from django_idempotency.core.decisions import Call
 from django_idempotency.flow.run import run
-from testproject.payments.models import LedgerEntry
-from tests.kit.calls import BOOKED, a_call, claimed
+from tests.kit.calls import a_call, claimed, handler
 from tests.kit.databases import elsewhere
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -32,20 +30,12 @@ def _only_postgresql(request: pytest.FixtureRequest, vendor: str) -> None:
         pytest.skip(f"looks into {wanted}")
 
 
-def book(call: Call) -> Callable[[object], tuple[str, Reply]]:
-    def work(attempt: object) -> tuple[str, Reply]:
-        LedgerEntry.objects.create(reference=call.key, account="cash", amount=5)
-        return "booked", BOOKED
-
-    return work
-
-
 def new(mode: str) -> Callable[[], object]:
     """A request under a key of its own, each time."""
 
     def go() -> object:
         call = a_call(mode=mode)
-        return run(call, book(call))
+        return run(call, handler(call))
 
     return go
 
@@ -53,13 +43,13 @@ def new(mode: str) -> Callable[[], object]:
 def again(call: Call) -> Callable[[], object]:
     """The same request once more; twice already, because a first reader may leave hints behind."""
     for _ in range(3):
-        run(call, book(call))
-    return lambda: run(call, book(call))
+        run(call, handler(call))
+    return lambda: run(call, handler(call))
 
 
 def bare() -> None:
     with transaction.atomic():
-        book(a_call())(None)
+        handler(a_call())(None)
 
 
 def value(question: str) -> int:
@@ -143,7 +133,7 @@ def test_an_answer_does_not_change_the_sqlite_file() -> None:
     call = a_call()
     elsewhere(again(call))
     before = value("PRAGMA data_version")
-    elsewhere(lambda: run(call, book(call)))
+    elsewhere(lambda: run(call, handler(call)))
     assert value("PRAGMA data_version") == before
     elsewhere(new("leased"))
     assert value("PRAGMA data_version") != before

@@ -1,7 +1,6 @@
 """The store answers within its limit, or says in one way that it did not."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from threading import Event
 from time import monotonic
 from typing import Any
@@ -17,7 +16,7 @@ from django_idempotency.store import claims, limits
 from django_idempotency.store.watchdog import WATCHDOG
 from tests.kit.databases import another_alias, backend, is_waiting, sessions, without_autocommit
 from tests.kit.rows import a_call, put
-from tests.kit.threads import Actor, actors, wait_until
+from tests.kit.threads import Actor, actors, held_open, wait_until
 
 ON = "default"
 LATE = 1.0  # how much a busy machine may add to a limit
@@ -37,27 +36,6 @@ def needs_a_server(vendor: str) -> None:
 
 def claimed(left: float, key: str = "key") -> bool:
     return claims.claim(a_call(key), uuid4(), ON, left) is None
-
-
-@contextmanager
-def held_open(actor: Actor, work: Callable[[], Any]) -> Iterator[None]:
-    """Another connection has done this and not committed it."""
-    acted, go = Event(), Event()
-
-    def hold() -> None:
-        with transaction.atomic():
-            work()
-            acted.set()
-            assert go.wait(60)
-            transaction.set_rollback(True)
-
-    held = actor.start(hold)
-    try:
-        assert acted.wait(60), held.exception(timeout=0)
-        yield
-    finally:
-        go.set()
-        held.result(60)
 
 
 # Waiting
