@@ -98,10 +98,9 @@ def test_operations_are_found_by_name() -> None:
 def test_neither_kind_of_doubt_fills_the_page_of_the_other(world: World) -> None:
     killed("after booked", user=7)
     killed("after the charge", cautious)
-    resumable, doubtful = IdempotencyKey.objects.order_by("created_at")
-    bounds = maintenance.Bounds(batch_size=1)
+    rows, bounds = IdempotencyKey.objects, maintenance.Bounds(batch_size=1)
+    resumable, doubtful = rows.get(run_name="tests.ride"), rows.get(run_name="tests.cautious")
 
-    rows = IdempotencyKey.objects
     rows.filter(id=resumable.id).update(reconcile_after=F("created_at") - timedelta(hours=1))
     assert maintenance.reconcile(bounds) == {"postponed": 1}
     rows.filter(id=doubtful.id).update(reconcile_after=F("created_at") - timedelta(hours=2))
