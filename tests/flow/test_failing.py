@@ -14,7 +14,7 @@ from django_idempotency.flow.finish import doubt, fail, finish, release
 from django_idempotency.flow.run import run
 from django_idempotency.models import IdempotencyKey
 from tests.kit.calls import Booking, a_call, bookings, claimed, heard, refused
-from tests.kit.databases import elsewhere
+from tests.kit.databases import backend, elsewhere, kill
 from tests.kit.records import age, events, row_of, status_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -165,29 +165,13 @@ def test_a_connection_that_died_in_the_work_leaves_a_doubt_that_is_stored(vendor
     call = a_call()
 
     def work(attempt: object) -> tuple[str, Reply]:
-        terminate_this_connection()
+        session = backend()
+        elsewhere(lambda: kill(session))
         return Booking(call)()
 
     with pytest.raises(Exception, match=r".*"):
         run(call, work)
     assert (status_of(call), bookings(call)) == (Status.UNKNOWN, 0)
-
-
-def terminate_this_connection() -> None:
-    """The server ends it, as a restart or an administrator would."""
-    ask = "SELECT pg_backend_pid()" if connection.vendor == "postgresql" else "SELECT CONNECTION_ID()"
-    with connection.cursor() as cursor:
-        cursor.execute(ask)
-        session = cursor.fetchone()[0]
-    elsewhere(lambda: _terminate(session))
-
-
-def _terminate(session: int) -> None:
-    with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [session])
-        else:
-            cursor.execute(f"KILL {session}")
 
 
 def test_a_connection_that_its_driver_knows_to_be_closed_is_opened_again() -> None:
@@ -205,7 +189,8 @@ def test_a_connection_that_was_lost_while_somebody_else_worked_costs_another_one
         pytest.skip("a file has no connection to lose")
     call = a_call()
     attempt = claimed(call)
-    terminate_this_connection()
+    session = backend()
+    elsewhere(lambda: kill(session))
     assert finish(attempt, Booking(call), rerun=True) == "booked"
     assert (status_of(call), bookings(call)) == (Status.COMPLETED, 1)
 

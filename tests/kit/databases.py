@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from django.db import connection, connections, transaction
 
+from tests.kit.threads import wait_until
+
 T = TypeVar("T")
 
 
@@ -116,10 +118,27 @@ def is_waiting(number: int) -> bool:
 def sessions() -> int:
     """How many connections to this database the server has, those included whose client was cut off."""
     text = {
-        "postgresql": "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = CURRENT_DATABASE()",
+        "postgresql": "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = CURRENT_DATABASE()"
+        " AND backend_type = 'client backend'",
         "mysql": "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE()",
         "sqlite": "SELECT 1",
     }[connection.vendor]
     with connection.cursor() as cursor:
         cursor.execute(text)
         return int(cursor.fetchone()[0])
+
+
+def kill(number: int) -> None:
+    """End another connection's session, as a restart or an administrator would, and wait until it has ended."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("SELECT pg_terminate_backend(%s, 10000)", [number])
+            assert cursor.fetchone() == (True,)
+            return
+        cursor.execute(f"KILL {number}")
+        wait_until(lambda: _is_gone(cursor, number))
+
+
+def _is_gone(cursor: Any, number: int) -> bool:
+    cursor.execute("SELECT 1 FROM information_schema.processlist WHERE id = %s", [number])
+    return cursor.fetchone() is None

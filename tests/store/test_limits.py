@@ -14,7 +14,7 @@ from django_idempotency.exceptions import InsideTransaction, StoreUnavailable
 from django_idempotency.models import DutyRun, IdempotencyKey
 from django_idempotency.store import claims, limits
 from django_idempotency.store.watchdog import WATCHDOG
-from tests.kit.databases import another_alias, backend, is_waiting, sessions, without_autocommit
+from tests.kit.databases import another_alias, backend, is_waiting, kill, sessions, without_autocommit
 from tests.kit.rows import a_call, put
 from tests.kit.threads import Actor, actors, held_open, wait_until
 
@@ -291,20 +291,6 @@ def test_a_claim_is_not_tried_again_after_its_limit(vendor: str, needs_a_server:
 
 
 # Lost connections
-
-
-def kill(number: int) -> None:
-    with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            cursor.execute("SELECT pg_terminate_backend(%s, 10000)", [number])
-        else:
-            cursor.execute(f"KILL {number}")
-            wait_until(lambda: gone(cursor, number))
-
-
-def gone(cursor: Any, number: int) -> bool:
-    cursor.execute("SELECT 1 FROM information_schema.processlist WHERE id = %s", [number])
-    return cursor.fetchone() is None
 
 
 def isolation() -> str:
