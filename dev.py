@@ -76,7 +76,7 @@ class Outcome(NamedTuple):
 def run_pytest(title: str, environment: dict[str, str], arguments: list[str]) -> Outcome:
     """Run pytest with its coverage measured. Begin each line of its output with the title."""
     print(f"{title}######## {hide_password(environment['DATABASE_URL'])}", flush=True)
-    command = [str(PYTHON), "-u", "-m", "coverage", "run", "-m", "pytest", *arguments]
+    command = [str(PYTHON), "-u", "-m", "coverage", "run", "-m", "pytest", "-m", "", *arguments]
     environment = {**os.environ, **environment}
     closing_line = "pytest ended without a closing line"
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:

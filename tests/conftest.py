@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +15,21 @@ from django.db import connection
 from django.db.models.signals import post_migrate
 from pytest_django.plugin import DjangoDbBlocker
 
+from django_idempotency.flow.registry import temporary_registrations
 from django_idempotency.monitoring.outcomes import COUNTERS
-from tests.processes import Site, database_beside, running_site
+from tests.kit.processes import Site, database_beside, running_site
 
+FOLDERS_OF_PROCESSES = {"acceptance", "browser", "celery"}
+FIXTURES_OF_PROCESSES = {"own_database", "running"}  # the database of servers; the servers of testproject
 KEPT = {"django_content_type", "auth_permission"}  # what migrating puts there
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # the real ones are slow on purpose
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what starts processes by its folder and by its fixtures; other modules say it themselves."""
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    if folder in FOLDERS_OF_PROCESSES or FIXTURES_OF_PROCESSES.intersection(getattr(item, "fixturenames", ())):
+        item.add_marker("processes")
 
 
 @pytest.fixture(scope="session")
@@ -45,6 +57,14 @@ def _counts_end_with_their_test() -> Iterator[None]:
     if COUNTERS._timer is not None:
         COUNTERS._timer.cancel()
     COUNTERS.reset()
+
+
+@pytest.fixture
+def registrations(settings: Any) -> Iterator[None]:
+    """Undo at the end what the test registers. The URLs come first: what they register has to stay."""
+    import_module(settings.ROOT_URLCONF)
+    with temporary_registrations():
+        yield
 
 
 @pytest.fixture

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from socket import create_connection
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import pytest
 from pytest_django.plugin import DjangoDbBlocker
 
-from tests.acceptance.cable import Cable, laid
 from tests.acceptance.served.journal import Journal
-from tests.flow.proxy import Proxy, proxied
-from tests.processes import Site, running_site
+from tests.kit.cable import Cable, laid
+from tests.kit.processes import Site, running_site
+from tests.kit.proxy import Proxy, proxied
 
 ENVIRONMENT = {
     "DJANGO_SETTINGS_MODULE": "tests.acceptance.served.settings",
@@ -85,7 +87,7 @@ def wired_site(tmp_path_factory: pytest.TempPathFactory, http_database: str) -> 
     with ExitStack() as stack:
         end = parts.hostname or "127.0.0.1", parts.port or (5432 if postgresql else 3306)
         thief = stack.enter_context(proxied(*end)) if postgresql else None
-        cable = stack.enter_context(laid(*(("127.0.0.1", thief.port) if thief else end)))
+        cable = stack.enter_context(laid(partial(create_connection, ("127.0.0.1", thief.port) if thief else end)))
         folder = tmp_path_factory.mktemp("wired")
         site = stack.enter_context(served(folder, through(parts, cable.port), DATABASE_CONN_MAX_AGE="60"))
         yield Wired(replace(site, database_url=http_database), cable, thief)

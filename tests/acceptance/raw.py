@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from http.client import HTTPResponse
 
 from testproject.http import Answer, read
-from tests.processes import Site
+from tests.kit.processes import Site
 
 
 def post_lines(site: Site, path: str, lines: Sequence[bytes], body: bytes = b"one") -> Answer:

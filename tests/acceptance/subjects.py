@@ -12,7 +12,8 @@ from uuid import uuid4
 
 from testproject.http import Answer
 from tests.acceptance.served.journal import Journal
-from tests.processes import Site, wait_until
+from tests.kit.processes import Site
+from tests.kit.threads import wait_until
 
 VOLATILE = ("Date", "Idempotency-Replayed")
 

@@ -29,7 +29,8 @@ from tests.acceptance.subjects import (
     refused_as,
     status_of,
 )
-from tests.processes import Site, wait_until
+from tests.kit.processes import Site
+from tests.kit.threads import wait_until
 
 SLEEPS: Any = {"simulate": {"sleep": 600}}
 

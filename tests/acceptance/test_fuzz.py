@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as some
 
 from testproject.http import exchange
-from tests.processes import Site
+from tests.kit.processes import Site
 
 pytestmark = pytest.mark.parametrize("site", ["off"], indirect=True)
 

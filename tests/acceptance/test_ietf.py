@@ -25,7 +25,8 @@ from tests.acceptance.subjects import (
     refused_as,
     status_of,
 )
-from tests.processes import Site, wait_until
+from tests.kit.processes import Site
+from tests.kit.threads import wait_until
 
 pytestmark = pytest.mark.parametrize("site", ["off"], indirect=True)
 
@@ -35,10 +36,6 @@ LINK = f'<{RULES}>; rel="describedby"; type="text/html"'
 
 def echo(site: Site, key: str | None, body: bytes = b"one", path: str = "/conformance/echo") -> Answer:
     return site.anyone.post_bytes(path, body, key=key)
-
-
-def executions(site: Site) -> int:
-    return int(site.anyone.get("/conformance/counter").json()["count"])
 
 
 def published(site: Site, key: str | None, body: bytes = b"one", account: str = "published") -> Answer:
@@ -58,7 +55,7 @@ def test_r1_the_field_is_a_string_and_its_parameters_are_ignored(site: Site) -> 
 def test_r2_two_lines_and_lists_are_refused(site: Site) -> None:
     for values in ([b'"a"', b'"b"'], [b'"a", "b"']):
         assert refused_as(post_lines(site, "/conformance/echo", with_key(*values)), 400, "key_invalid")
-    assert executions(site) == 0
+    assert site.executions() == 0
 
 
 def test_r4_a_key_is_unique_per_person_and_operation(site: Site) -> None:
@@ -79,7 +76,7 @@ def test_r6_a_key_expires(site: Site) -> None:
     let_it_expire(site, key)
 
     assert echo(site, quoted(key), b"two").body == b"two"
-    assert executions(site) == 2
+    assert site.executions() == 2
 
 
 def test_r7_the_expiry_policy_is_published(site: Site) -> None:
@@ -152,7 +149,7 @@ def test_r19_the_first_request_is_processed_as_ever(site: Site) -> None:
 
     assert (answer.status, answer.body) == (201, b"one")
     assert "Idempotency-Replayed" not in answer.headers
-    assert executions(site) == 1
+    assert site.executions() == 1
 
 
 @pytest.mark.parametrize("status", [200, 204, 302, 402, 404, 503])
@@ -162,7 +159,7 @@ def test_r20_a_repeat_gets_the_result_success_or_error(site: Site, status: int) 
 
     assert first.status == status
     assert is_replay(second, first)
-    assert executions(site) == 1
+    assert site.executions() == 1
 
 
 def test_r21_a_repeat_of_a_running_request_is_a_conflict(site: Site) -> None:
@@ -228,7 +225,7 @@ def test_r28_a_key_is_checked_before_it_is_looked_up(site: Site) -> None:
     before = records(site)
 
     assert refused_as(echo(site, "k" * 256), 400, "key_invalid")
-    assert (records(site), executions(site)) == (before, 0)
+    assert (records(site), site.executions()) == (before, 0)
 
 
 def test_r29_a_key_alone_finds_nothing(site: Site) -> None:

@@ -17,17 +17,13 @@ from tests.acceptance.subjects import (
     refused_as,
     status_of,
 )
-from tests.processes import Site
+from tests.kit.processes import Site
 
 pytestmark = pytest.mark.parametrize("site", ["off"], indirect=True)
 
 
 def status(site: Site, code: int, key: str) -> Answer:
     return site.anyone.post_bytes(f"/conformance/status/{code}", key=key)
-
-
-def executions(site: Site) -> int:
-    return int(site.anyone.get("/conformance/counter").json()["count"])
 
 
 def answers(site: Site, kind: str, account: str, key: str, body: bytes = b"one") -> Answer:
@@ -57,7 +53,7 @@ def test_gap_a_key_on_a_safe_method_is_not_stored(site: Site) -> None:
 
 def test_gap_an_empty_key_is_refused(site: Site) -> None:
     assert refused_as(status(site, 201, '""'), 400, "key_invalid")
-    assert executions(site) == 0
+    assert site.executions() == 0
 
 
 def test_gap_a_replay_is_marked(site: Site) -> None:
@@ -83,7 +79,7 @@ def test_gap_a_returned_5xx_is_stored(site: Site) -> None:
 
     assert first.status == 503
     assert is_replay(second, first)
-    assert executions(site) == 1
+    assert site.executions() == 1
 
 
 def test_gap_an_exception_is_doubt_unless_the_policy_stores_it(site: Site) -> None:
@@ -120,7 +116,7 @@ def test_gap_a_bare_key_is_the_quoted_one_and_refused_where_strict(site: Site) -
 def test_gap_a_malformed_string_is_refused(site: Site) -> None:
     for malformed in ('"a', 'a"', '"a"b', '"a\\b"'):
         assert refused_as(status(site, 201, malformed), 400, "key_invalid")
-    assert executions(site) == 0
+    assert site.executions() == 0
 
 
 @pytest.mark.parametrize("length", [1, 255])
@@ -129,7 +125,7 @@ def test_gap_a_key_has_1_to_255_characters(site: Site, length: int) -> None:
 
     assert status(site, 201, quoted("k" * length)).status == 201
     assert refused_as(status(site, 201, quoted("k" * 256)), 400, "key_invalid")
-    assert executions(site) == 1
+    assert site.executions() == 1
 
 
 @pytest.mark.parametrize(
@@ -198,7 +194,7 @@ def test_gap_an_oversize_result_is_omitted_marked_and_not_made_again(site: Site)
 
     assert (second.status, second.body) == (first.status, b"")
     assert second.headers["Idempotency-Replay"] == "omitted"
-    assert executions(site) == 1
+    assert site.executions() == 1
 
 
 def test_gap_every_refusal_has_a_stable_code(site: Site) -> None:

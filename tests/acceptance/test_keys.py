@@ -9,7 +9,7 @@ import pytest
 from tests.acceptance.raw import post_lines, with_key
 from tests.acceptance.served.journal import Journal
 from tests.acceptance.subjects import new, records, refused_as
-from tests.processes import Site
+from tests.kit.processes import Site
 
 pytestmark = pytest.mark.parametrize("site", ["off"], indirect=True)
 
@@ -74,10 +74,6 @@ PAIRS = {
 }
 
 
-def count(site: Site) -> int:
-    return int(site.anyone.get("/conformance/counter").json()["count"])
-
-
 @pytest.mark.parametrize("values", REFUSED.values(), ids=REFUSED)
 def test_an_odd_key_is_refused(site: Site, values: list[bytes]) -> None:
     before = records(site)
@@ -88,7 +84,7 @@ def test_an_odd_key_is_refused(site: Site, values: list[bytes]) -> None:
     if answer.headers["Content-Type"] == "application/problem+json":  # else the HTTP server itself refused it
         assert refused_as(answer, 400, "key_invalid")
         assert b"kkk" not in answer.body
-    assert (count(site), records(site)) == (0, before)
+    assert (site.executions(), records(site)) == (0, before)
 
 
 @pytest.mark.parametrize("value", REFUSED_WHERE_STRICT.values(), ids=REFUSED_WHERE_STRICT)
@@ -109,7 +105,7 @@ def test_a_legal_key_is_taken(site: Site, value: bytes) -> None:
 
     assert (first.status, second.status) == (201, 201)
     assert ("Idempotency-Replayed" in first.headers, second.headers["Idempotency-Replayed"]) == (False, "true")
-    assert count(site) == 1
+    assert site.executions() == 1
 
 
 @pytest.mark.parametrize(("one", "other", "same"), PAIRS.values(), ids=PAIRS)
@@ -119,4 +115,4 @@ def test_two_spellings_are_one_key_or_two(site: Site, one: bytes, other: bytes, 
 
     assert [answer.status for answer in answers] == [201, 201]
     assert ("Idempotency-Replayed" in answers[1].headers) == same
-    assert count(site) == (1 if same else 2)
+    assert site.executions() == (1 if same else 2)

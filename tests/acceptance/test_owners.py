@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.acceptance.subjects import EVERY, PAYMENTS, WHOLE, Subject, is_replay, new, quoted, records
-from tests.processes import Site
+from tests.kit.processes import Site
 
 
 @pytest.fixture(params=EVERY, ids=str)

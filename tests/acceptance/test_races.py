@@ -20,7 +20,8 @@ from tests.acceptance.subjects import (
     refused_as,
     status_of,
 )
-from tests.processes import Site, at_once
+from tests.kit.processes import Site
+from tests.kit.threads import at_once
 
 SLOW_TO_REFUSE = "only PostgreSQL has a lock that tells a duplicate of an open transaction from the first request"
 

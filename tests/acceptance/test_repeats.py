@@ -17,7 +17,7 @@ from tests.acceptance.subjects import (
     refused_as,
     status_of,
 )
-from tests.processes import Site
+from tests.kit.processes import Site
 
 
 @pytest.fixture(params=EVERY, ids=str)

@@ -18,7 +18,8 @@ from testproject.payments.operations import RIDE_STEPS
 from testproject.payments.rides import KILLED_AT
 from testproject.servers import ROOT
 from tests.acceptance.subjects import is_replay, let_the_lease_run_out, new, quoted
-from tests.processes import Site, running_site, wait_until
+from tests.kit.processes import Site, running_site
+from tests.kit.threads import wait_until
 
 LEASE = {"IDEMPOTENCY_LEASE_SECONDS": "5"}
 ENVIRONMENT = {**LEASE, "DATABASE_CONN_MAX_AGE": "0", "GATEWAY_TIMEOUT_SECONDS": "60"}

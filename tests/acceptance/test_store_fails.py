@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 import pytest
 
 from testproject.http import Answer
-from tests.acceptance.cable import Cable
 from tests.acceptance.conftest import Wired
 from tests.acceptance.subjects import (
     ASYNC,
@@ -30,8 +29,10 @@ from tests.acceptance.subjects import (
     refused_as,
     status_of,
 )
-from tests.flow.proxy import Proxy, Theft
-from tests.processes import Site, at_once, wait_until
+from tests.kit.cable import Cable
+from tests.kit.processes import Site
+from tests.kit.proxy import Proxy, Theft
+from tests.kit.threads import at_once, wait_until
 
 CLAIM_LIMIT_SECONDS = 2
 CONNECTING_SECONDS = 3  # a driver's own floor for a new connection, and the answer's way back
@@ -40,10 +41,6 @@ CONNECTING_SECONDS = 3  # a driver's own floor for a new connection, and the ans
 def echo(site: Site, key: str) -> Answer:
     """Anonymous, so that nothing before the claim asks the database."""
     return site.anyone.post_bytes("/conformance/echo", b"one", key=quoted(key))
-
-
-def executions(site: Site) -> int:
-    return int(site.anyone.get("/conformance/counter").json()["count"])
 
 
 def unavailable(answer: Answer) -> bool:
@@ -60,10 +57,10 @@ def test_while_the_store_is_out_nothing_runs(wired: Wired, fail: Callable[[Cable
 
     assert all(unavailable(answer) for answer in answers)
     assert took < CLAIM_LIMIT_SECONDS + CONNECTING_SECONDS
-    assert executions(wired.site) == 0
+    assert wired.site.executions() == 0
     wired.cable.repair()
     assert [echo(wired.site, key).status for key in keys] == [201] * len(keys)
-    assert executions(wired.site) == len(keys)
+    assert wired.site.executions() == len(keys)
 
 
 def test_a_database_that_somebody_else_is_writing_to_is_out_as_well(site: Site, vendor: str) -> None:
@@ -72,7 +69,7 @@ def test_a_database_that_somebody_else_is_writing_to_is_out_as_well(site: Site, 
     key = new()
     with writing(site):
         assert unavailable(echo(site, key))
-    assert executions(site) == 0
+    assert site.executions() == 0
     assert echo(site, key).status == 201
 
 
@@ -90,7 +87,7 @@ def test_a_key_is_checked_before_the_store_is_asked(wired: Wired) -> None:
 
     assert refused_as(wired.site.anyone.post_bytes("/conformance/echo", b"one", key='"a", "b"'), 400, "key_invalid")
     assert refused_as(wired.site.anyone.post_bytes("/conformance/echo", b"one", key=None), 400, "key_missing")
-    assert executions(wired.site) == 0
+    assert wired.site.executions() == 0
 
 
 def test_a_store_that_dies_under_a_running_view_leaves_doubt(wired: Wired) -> None:
@@ -107,7 +104,7 @@ def test_a_store_that_dies_under_a_running_view_leaves_doubt(wired: Wired) -> No
     assert refused_as(again(), 409, "key_in_progress")
     let_the_lease_run_out(wired.site, key)
     assert refused_as(again(), 409, "outcome_unknown")
-    assert executions(wired.site) == 1
+    assert wired.site.executions() == 1
 
 
 def test_a_database_that_is_busy_when_a_view_ends_leaves_doubt(site: Site, vendor: str) -> None:
@@ -123,7 +120,7 @@ def test_a_database_that_is_busy_when_a_view_ends_leaves_doubt(site: Site, vendo
 
     let_the_lease_run_out(site, key)
     assert refused_as(echo(site, key), 409, "outcome_unknown")
-    assert executions(site) == 1
+    assert site.executions() == 1
 
 
 @contextmanager

@@ -9,11 +9,17 @@ from typing import Any
 
 import django
 import pytest
+from django.contrib.auth.models import User
 
 from testproject.policy import POLICY
+from tests.kit.console import client_of
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+
+
+def cookie_of(user: User, url: str) -> dict[str, str]:
+    return {"name": "sessionid", "value": client_of(user).cookies["sessionid"].value, "url": url}
 
 
 def launched() -> Iterator[Any]:

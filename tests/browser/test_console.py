@@ -10,20 +10,17 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from django.contrib.auth.models import User
-from django.test import Client
 from django.utils import timezone
 from pytest_django.live_server_helper import LiveServer
 
 from django_idempotency import Status
-from django_idempotency.flow.registry import _RECONCILERS
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.reconciliation import Landed, reconciler
 from testproject.stories import tell
-from tests.browser.browsing import axe, launched, opened, playwright
-from tests.console.people import LIST, RIGHTS, act, page_of, person, record
-from tests.maintenance.records import CREATED
-from tests.store.actors import actors
+from tests.browser.browsing import axe, cookie_of, launched, opened, playwright
+from tests.kit.console import LIST, RIGHTS, act, page_of, person, record
+from tests.kit.records import CREATED
+from tests.kit.threads import actors
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -60,7 +57,7 @@ class Scene:
 
 
 @pytest.fixture
-def scene(live_server: LiveServer, settings: Any) -> Iterator[Scene]:
+def scene(live_server: LiveServer, settings: Any, registrations: None) -> Scene:
     settings.ALLOWED_HOSTS = ["*"]
     reconciler(OPERATION)(lambda _row: Landed(CREATED))
     tell()
@@ -72,14 +69,7 @@ def scene(live_server: LiveServer, settings: Any) -> Iterator[Scene]:
             columns["locked_until"] = now + PAST
         ids[name] = record(status, key=f"to {name}", **columns)
     people = {"operator": person("operator", *RIGHTS), "viewer": person("viewer")}
-    yield Scene(live_server.url, {name: cookie(user, live_server.url) for name, user in people.items()}, ids)
-    del _RECONCILERS[OPERATION]
-
-
-def cookie(user: User, url: str) -> dict[str, str]:
-    client = Client()
-    client.force_login(user)
-    return {"name": "sessionid", "value": client.cookies["sessionid"].value, "url": url}
+    return Scene(live_server.url, {name: cookie_of(user, live_server.url) for name, user in people.items()}, ids)
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.test import Client
 from django.urls import reverse
 from pytest_django.live_server_helper import LiveServer
 
@@ -18,8 +17,8 @@ from django_idempotency.console.dashboard.sections import OUTCOMES
 from django_idempotency.console.wording import STATES
 from django_idempotency.store import counts
 from testproject.history import fill
-from tests.browser.browsing import axe, launched, opened
-from tests.maintenance.records import completed
+from tests.browser.browsing import axe, cookie_of, launched, opened
+from tests.kit.records import completed
 
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 
@@ -35,9 +34,7 @@ def address(live_server: LiveServer, settings: Any) -> Iterator[str]:
 
 @pytest.fixture
 def cookie(address: str) -> dict[str, str]:
-    client = Client()
-    client.force_login(User.objects.create_superuser("root"))
-    return {"name": "sessionid", "value": client.cookies["sessionid"].value, "url": address}
+    return cookie_of(User.objects.create_superuser("root"), address)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from tests.console.people import RIGHTS, client_of, person
+from tests.kit.console import RIGHTS, client_of, person
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID, uuid4
@@ -17,11 +16,10 @@ from django_idempotency import Status
 from django_idempotency.console.actions import ACTIONS, BY_NAME, OUTCOMES, Action
 from django_idempotency.console.timeline import KINDS
 from django_idempotency.core.identity import Ref
-from django_idempotency.flow.registry import _RECONCILERS
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, Outcome, reconciler, try_again
 from django_idempotency.store import records
-from tests.console.people import (
+from tests.kit.console import (
     LIST,
     RIGHTS,
     act,
@@ -35,8 +33,9 @@ from tests.console.people import (
     said,
     send,
 )
-from tests.maintenance.records import CREATED
-from tests.store.actors import actors, backend, is_waiting, until
+from tests.kit.databases import backend, is_waiting
+from tests.kit.records import CREATED, status_of
+from tests.kit.threads import actors, wait_until
 
 PAST = timedelta(hours=-1)
 OPERATION: Final = "tests.console"
@@ -61,12 +60,11 @@ CITES: Final = {
 
 
 @pytest.fixture
-def verdicts() -> Iterator[list[Any]]:
+def verdicts(registrations: None) -> list[Any]:
     """What the reconciler answers, one after the other."""
     answers: list[Any] = [Landed(CREATED)]
     reconciler(OPERATION)(lambda _row: answers.pop(0))
-    yield answers
-    del _RECONCILERS[OPERATION]
+    return answers
 
 
 def ready(name: str, key: str = "key", **columns: Any) -> UUID:
@@ -76,10 +74,6 @@ def ready(name: str, key: str = "key", **columns: Any) -> UUID:
     if status is Status.PENDING:
         columns = {"locked_until": now + PAST, **columns}
     return record(status, key=key, **{"operation": OPERATION, "grace_until": now + PAST, **columns})
-
-
-def status_of(found: UUID) -> str:
-    return IdempotencyKey.objects.get(pk=found).status
 
 
 def trail(found: UUID) -> list[IdempotencyEvent]:
@@ -402,7 +396,7 @@ def test_the_guard_decides_when_both_press_at_once(operator: Client, vendor: str
         with transaction.atomic():
             IdempotencyKey.objects.filter(pk=found).update(status="unknown", reconcile_after=timezone.now())
             pressed = press.start(send, operator, act("try-again", found), asked)
-            until(lambda: pressed.done() or is_waiting(number))
+            wait_until(lambda: pressed.done() or is_waiting(number))
         page = pressed.result(60)
     assert "This record changed to “unknown” after you opened it" in said(page)
     assert trail(found) == []
@@ -429,6 +423,7 @@ def test_the_command_and_the_console_leave_the_same_trail(operator: Client) -> N
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("registrations")
 def test_no_transaction_is_open_while_the_reconciler_asks(operator: Client, settings: Any) -> None:
     """Even where the project wraps every request in one."""
     seen: list[bool] = []
@@ -438,7 +433,6 @@ def test_no_transaction_is_open_while_the_reconciler_asks(operator: Client, sett
         confirm(operator, act("ask-reconciler", ready("ask-reconciler")))
     finally:
         connection.settings_dict["ATOMIC_REQUESTS"] = False
-        del _RECONCILERS[OPERATION]
     assert seen == [False]
 
 

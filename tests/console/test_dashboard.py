@@ -23,13 +23,13 @@ from django_idempotency.console.dashboard import numbers
 from django_idempotency.console.dashboard.numbers import PERIODS, Figures, clear_cache, load_figures, read_figures
 from django_idempotency.console.wording import format_estimate
 from django_idempotency.core.identity import record_id
-from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
+from django_idempotency.models import DutyRun, IdempotencyKey
 from django_idempotency.monitoring.units import format_number
 from django_idempotency.store import counts
 from django_idempotency.store.dialects import place_in_id_order
 from testproject.history import fill
-from tests.maintenance.records import change, claimed, completed, doubtful
-from tests.store.rows_in_states import SCOPE, Row, a_row, put
+from tests.kit.records import change, claimed, completed, dead_letter, doubtful
+from tests.kit.rows import SCOPE, Row, a_row, put
 
 pytestmark = pytest.mark.django_db
 ON = {"COUNT_OUTCOMES": True}
@@ -44,12 +44,6 @@ def _asked_anew() -> Iterator[None]:
 
 def asked(period: str = "day") -> Figures:
     return read_figures(PERIODS[period], "default")
-
-
-def dead_letter(**values: Any) -> None:
-    attempt = doubtful()
-    change(attempt, status="dead_letter", reconcile_after=None, **values)
-    IdempotencyEvent.objects.create(record_id=attempt.call.id, kind="dead letter", transition="T12")
 
 
 # Numbers
@@ -82,6 +76,7 @@ def many(count: int, status: Status, **columns: Any) -> list[IdempotencyKey]:
     return made
 
 
+@pytest.mark.slow
 def test_a_large_table_is_estimated_and_its_open_records_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numbers, "SAMPLE", 800)
     now = timezone.now()

@@ -16,7 +16,7 @@ from pytest_django import DjangoAssertNumQueries, Settings
 from django_idempotency import Status
 from django_idempotency.console import keyset
 from django_idempotency.models import IdempotencyKey
-from tests.console.people import LIST, client_of, many, page_of, record
+from tests.kit.console import LIST, client_of, many, page_of, record
 
 pytestmark = pytest.mark.django_db
 

@@ -15,7 +15,7 @@ from django.utils import timezone
 from django_idempotency import Status
 from django_idempotency.console import keyset
 from django_idempotency.models import IdempotencyKey
-from tests.console.people import LIST, many
+from tests.kit.console import LIST, many
 
 pytestmark = pytest.mark.django_db
 

@@ -24,8 +24,8 @@ from django_idempotency.core.progress import Progress
 from django_idempotency.models import IdempotencyEvent
 from django_idempotency.monitoring.units import format_duration, format_interval
 from django_idempotency.store import events
-from tests.console import people
-from tests.console.people import client_of, many, page_of, person
+from tests.kit import console as people
+from tests.kit.console import client_of, many, page_of, person
 
 pytestmark = pytest.mark.django_db
 

@@ -204,6 +204,7 @@ def test_the_id_of_a_record_never_changes() -> None:
     assert call().id == record_id("scope", "key")
 
 
+@pytest.mark.slow
 @given(st.text(), st.text(), st.text(), st.text())
 def test_ids_are_told_apart_by_scope_and_key(scope: str, key: str, other_scope: str, other_key: str) -> None:
     same = (scope, key) == (other_scope, other_key)

@@ -15,7 +15,8 @@ from django.db import connection
 from django_idempotency import signals
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.flow.run import run
-from tests.flow.flows import Booking, a_call, another_alias, heard, running
+from tests.kit.calls import Booking, a_call, heard
+from tests.kit.databases import another_alias, running
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.parametrize("mode", ["leased", "atomic"])]
 SHORT = timedelta(seconds=1)

@@ -12,7 +12,8 @@ from django_idempotency.core.decisions import Accepted, Gone, InDoubt, InFlight,
 from django_idempotency.flow.claim import peek
 from django_idempotency.flow.finish import fail, finish
 from django_idempotency.flow.run import run
-from tests.flow.flows import BOOKED, Booking, a_call, age, bookings, claimed, heard, put, record, refused, status
+from tests.kit.calls import BOOKED, Booking, a_call, bookings, claimed, heard, refused
+from tests.kit.records import age, change, row_of, status_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -27,7 +28,7 @@ def test_the_first_request_runs_and_every_other_gets_its_answer(mode: str) -> No
     with heard(signals.replayed) as replayed:
         again = [run(call, work) for _ in range(3)]
     assert [answer.reply for answer in again if isinstance(answer, Replay)] == [BOOKED] * 3
-    assert (work.runs, bookings(call), status(call)) == (1, 1, Status.COMPLETED)
+    assert (work.runs, bookings(call), status_of(call)) == (1, 1, Status.COMPLETED)
     assert [each["call"] for each in replayed] == [call] * 3
 
 
@@ -53,14 +54,14 @@ def test_a_replay_is_the_stored_answer_to_the_byte(mode: str, reply: Reply) -> N
 def test_another_payload_under_the_key_is_a_mismatch_and_changes_nothing(mode: str) -> None:
     call = a_call(mode=mode)
     run(call, Booking(call))
-    before = record(call).__dict__ | {"_state": None}
+    before = row_of(call).__dict__ | {"_state": None}
     other = a_call(call.key, body=b'{"amount": 6}', mode=mode)
     work = Booking(other)
     with heard(signals.misused) as misused:
         assert isinstance(run(other, work), Mismatch)
     assert work.runs == 0
     assert len(misused) == 1
-    assert record(call).__dict__ | {"_state": None} == before
+    assert row_of(call).__dict__ | {"_state": None} == before
 
 
 def test_the_same_payload_in_another_spelling_is_the_same_request() -> None:
@@ -76,7 +77,7 @@ def test_a_mismatch_wins_in_every_state(state: str) -> None:
     if state != "running":
         fail(attempt, RuntimeError())
     if state == "given up":
-        put(call, status=Status.DEAD_LETTER, reconcile_after=None)
+        change(call, status=Status.DEAD_LETTER, reconcile_after=None)
     assert isinstance(refused(a_call(call.key, body=b"other")), Mismatch)
 
 
@@ -111,7 +112,7 @@ def test_a_doubt_is_answered_as_one_and_nothing_runs() -> None:
 def test_a_doubt_that_was_given_up_says_so() -> None:
     call = a_call()
     fail(claimed(call), RuntimeError())
-    put(call, status=Status.DEAD_LETTER, reconcile_after=None)
+    change(call, status=Status.DEAD_LETTER, reconcile_after=None)
     answer = refused(call)
     assert isinstance(answer, InDoubt)
     assert answer.dead
@@ -120,7 +121,7 @@ def test_a_doubt_that_was_given_up_says_so() -> None:
 def test_deferred_work_is_accepted_not_run() -> None:
     call = a_call()
     claimed(call)
-    put(call, status=Status.PENDING, deferred=True)
+    change(call, status=Status.PENDING, deferred=True)
     answer = refused(call)
     assert isinstance(answer, Accepted)
     assert answer.retry_after == 2
@@ -133,7 +134,7 @@ def test_a_lease_that_ran_out_is_doubt_at_the_next_request(caplog: pytest.LogCap
     with heard(signals.lease_lapsed) as lapsed:
         answer = refused(call)
     assert isinstance(answer, InDoubt)
-    assert status(call) is Status.UNKNOWN
+    assert status_of(call) is Status.UNKNOWN
     assert [each["record"] for each in lapsed] == [call.id]
     assert "expired" in caplog.text
     assert call.key not in caplog.text
@@ -146,12 +147,12 @@ def test_peek_says_what_a_request_would_get_and_claims_nothing() -> None:
     assert isinstance(peek(call), InFlight)
     age(call, "locked_until")
     assert isinstance(peek(call), InDoubt)
-    assert status(call) is Status.IN_PROGRESS
+    assert status_of(call) is Status.IN_PROGRESS
     finish(attempt, Booking(call))
     assert isinstance(peek(call), Replay)
     age(call, "expires_at")
     assert peek(call) is None
-    assert status(call) is Status.COMPLETED
+    assert status_of(call) is Status.COMPLETED
 
 
 def test_peek_refuses_an_expired_key_where_the_endpoint_does() -> None:

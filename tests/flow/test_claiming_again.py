@@ -12,20 +12,9 @@ from django_idempotency.core.policy import LostLease
 from django_idempotency.exceptions import LostFence, NotExecuted
 from django_idempotency.flow.finish import fail, finish
 from django_idempotency.flow.run import run
-from tests.flow.flows import (
-    Booking,
-    a_call,
-    age,
-    bookings,
-    claimed,
-    events,
-    heard,
-    in_transaction,
-    put,
-    record,
-    refused,
-    status,
-)
+from tests.kit.calls import Booking, a_call, bookings, claimed, heard, refused
+from tests.kit.databases import in_transaction
+from tests.kit.records import age, change, events, row_of, status_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,7 +29,7 @@ def test_an_expired_key_runs_as_a_new_one(mode: str) -> None:
     other = a_call(call.key, body=b"another request", mode=mode)
     with heard(signals.renewed) as renewed:
         assert run(other, Booking(other)) == "booked"
-    row = record(call)
+    row = row_of(call)
     assert (row.status, row.attempts, row.fingerprint) == (Status.COMPLETED, 1, other.fingerprint)
     assert row.created_at.year > 2000
     assert (bookings(call), len(renewed)) == (2, 1)
@@ -55,14 +44,14 @@ def test_an_endpoint_may_refuse_expired_keys_instead(mode: str) -> None:
     work = Booking(call)
     with heard(signals.refused_expired) as gone:
         assert isinstance(run(call, work), Gone)
-    assert (work.runs, len(gone), status(call)) == (0, 1, Status.COMPLETED)
+    assert (work.runs, len(gone), status_of(call)) == (0, 1, Status.COMPLETED)
 
 
 @pytest.mark.parametrize("left", [Status.EXPIRED, Status.FAILED_RETRYABLE])
 def test_it_does_not_matter_whether_the_reaper_came_by(left: Status) -> None:
     call = a_call()
     finish(claimed(call), Booking(call))
-    put(call, status=left, **({} if left is Status.EXPIRED else {"response_status": None}))
+    change(call, status=left, **({} if left is Status.EXPIRED else {"response_status": None}))
     age(call, "expires_at")
     assert run(call, Booking(call)) == "booked"
     assert bookings(call) == 2
@@ -71,7 +60,7 @@ def test_it_does_not_matter_whether_the_reaper_came_by(left: Status) -> None:
 def test_what_is_kept_for_ever_never_expires() -> None:
     call = a_call(retention=None)
     finish(claimed(call), Booking(call))
-    assert record(call).expires_at is None
+    assert row_of(call).expires_at is None
     assert isinstance(refused(call), Replay)
 
 
@@ -90,7 +79,7 @@ def test_a_lost_attempt_that_may_be_restarted_is_taken_over() -> None:
     age(call, "locked_until")
     with heard(signals.taken_over) as taken:
         attempt = claimed(call)
-    row = record(call)
+    row = row_of(call)
     assert attempt.repeat
     assert attempt.token != lost.token
     assert (row.status, row.attempts, row.tainted, len(taken)) == (Status.IN_PROGRESS, 2, True, 1)
@@ -104,9 +93,9 @@ def test_a_lost_attempt_that_may_be_restarted_is_taken_over() -> None:
 def test_a_doubt_that_may_be_restarted_is_taken_over_at_once() -> None:
     call = a_call(on_lost_lease="restart")
     fail(claimed(call), RuntimeError())
-    assert status(call) is Status.UNKNOWN
+    assert status_of(call) is Status.UNKNOWN
     assert run(call, Booking(call)) == "booked"
-    assert (status(call), bookings(call)) == (Status.COMPLETED, 1)
+    assert (status_of(call), bookings(call)) == (Status.COMPLETED, 1)
 
 
 def test_what_the_record_was_claimed_with_decides_not_what_the_code_says_today() -> None:
@@ -114,8 +103,8 @@ def test_what_the_record_was_claimed_with_decides_not_what_the_code_says_today()
     claimed(call)
     age(call, "locked_until")
     refused(a_call(call.key, on_lost_lease="restart"))
-    assert record(call).on_lost_lease == LostLease.UNKNOWN
-    assert status(call) is Status.UNKNOWN
+    assert row_of(call).on_lost_lease == LostLease.UNKNOWN
+    assert status_of(call) is Status.UNKNOWN
 
 
 @pytest.mark.parametrize("claim", ["renew", "retry", "take over"])
@@ -130,7 +119,7 @@ def test_atomic_mode_takes_a_record_over_in_its_own_transaction(claim: str, ends
         age(call, "expires_at")
     else:
         age(call, "locked_until")
-    before, booked = record(call), bookings(call)
+    before, booked = row_of(call), bookings(call)
     atomic = a_call(call.key, mode="atomic")
     open_transactions: list[bool] = []
     receiver = {"renew": signals.renewed, "retry": signals.retried, "take over": signals.taken_over}[claim]
@@ -140,7 +129,7 @@ def test_atomic_mode_takes_a_record_over_in_its_own_transaction(claim: str, ends
         else:
             with pytest.raises(RuntimeError):
                 run(atomic, Booking(call, raises=RuntimeError()))
-    row = record(call)
+    row = row_of(call)
     if ends_well:
         assert (row.status, bookings(call), open_transactions) == (Status.COMPLETED, booked + 1, [False])
     else:

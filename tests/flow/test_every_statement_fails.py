@@ -20,9 +20,11 @@ from django_idempotency.exceptions import NotExecuted
 from django_idempotency.flow.finish import fail, finish
 from django_idempotency.flow.run import run
 from django_idempotency.models import IdempotencyKey
-from tests.flow.flows import BOOKED, REFUSED, Booking, a_call, age, bookings, claimed, elsewhere, status
+from tests.kit.calls import BOOKED, REFUSED, Booking, a_call, bookings, claimed
+from tests.kit.databases import elsewhere, kill
+from tests.kit.records import age, status_of
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 
 class Broke(OperationalError):
@@ -57,15 +59,9 @@ class Fault:
 
 
 def terminate(wrapper: Any) -> None:
-    """End the session under a connection, and wait until it has ended."""
+    """End the session under a connection, which is in the middle of a transaction."""
     session = wrapper.connection.info.backend_pid
-
-    def end() -> None:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_terminate_backend(%s, 10000)", [session])
-            assert cursor.fetchone() == (True,)
-
-    elsewhere(end)
+    elsewhere(lambda: kill(session))
 
 
 @dataclass
@@ -163,4 +159,4 @@ def check(call: Call, scenario: Scenario, work: Booking, where: str) -> None:
 
 def settled_or_waiting(call: Call) -> bool:
     """An answer, a doubt that is due, or a lease that will run out: nothing is stuck."""
-    return status(call) in (Status.COMPLETED, Status.UNKNOWN, Status.IN_PROGRESS, Status.FAILED_RETRYABLE)
+    return status_of(call) in (Status.COMPLETED, Status.UNKNOWN, Status.IN_PROGRESS, Status.FAILED_RETRYABLE)

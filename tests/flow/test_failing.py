@@ -13,19 +13,9 @@ from django_idempotency.exceptions import NotExecuted
 from django_idempotency.flow.finish import doubt, fail, finish, release
 from django_idempotency.flow.run import run
 from django_idempotency.models import IdempotencyKey
-from tests.flow.flows import (
-    Booking,
-    a_call,
-    age,
-    bookings,
-    claimed,
-    elsewhere,
-    events,
-    heard,
-    record,
-    refused,
-    status,
-)
+from tests.kit.calls import Booking, a_call, bookings, claimed, heard, refused
+from tests.kit.databases import backend, elsewhere, kill
+from tests.kit.records import age, events, row_of, status_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -38,7 +28,7 @@ def test_what_is_not_an_answer_is_doubt(error: type[BaseException], caplog: pyte
     work = Booking(call, raises=error())
     with heard(signals.doubted) as doubted, pytest.raises(error):
         run(call, work)
-    row = record(call)
+    row = row_of(call)
     assert (row.status, row.last_error_code, bookings(call)) == (Status.UNKNOWN, error.__name__, 0)
     assert row.reconcile_after is not None
     assert events(call) == [("T5", error.__name__)]
@@ -62,10 +52,10 @@ def test_proof_that_nothing_happened_gives_the_key_back() -> None:
     call = a_call()
     with heard(signals.released) as released, pytest.raises(NotExecuted):
         run(call, Booking(call, raises=NotExecuted()))
-    assert (status(call), bookings(call), len(released)) == (Status.FAILED_RETRYABLE, 0, 1)
+    assert (status_of(call), bookings(call), len(released)) == (Status.FAILED_RETRYABLE, 0, 1)
     with heard(signals.retried) as retried:
         assert run(call, Booking(call)) == "booked"
-    row = record(call)
+    row = row_of(call)
     assert (row.status, row.attempts, row.tainted, len(retried)) == (Status.COMPLETED, 2, False, 1)
 
 
@@ -73,10 +63,10 @@ def test_the_endpoints_own_proof_counts() -> None:
     call = a_call(not_executed=lambda error: isinstance(error, ConnectionRefusedError))
     with pytest.raises(ConnectionRefusedError):
         run(call, Booking(call, raises=ConnectionRefusedError()))
-    assert status(call) is Status.FAILED_RETRYABLE
+    assert status_of(call) is Status.FAILED_RETRYABLE
     with pytest.raises(ConnectionResetError):
         run(call, Booking(call, raises=ConnectionResetError()))
-    assert status(call) is Status.UNKNOWN
+    assert status_of(call) is Status.UNKNOWN
 
 
 def test_a_proof_that_fails_itself_proves_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -86,7 +76,7 @@ def test_a_proof_that_fails_itself_proves_nothing(caplog: pytest.LogCaptureFixtu
     call = a_call(not_executed=confused)
     with pytest.raises(ConnectionRefusedError):
         run(call, Booking(call, raises=ConnectionRefusedError()))
-    assert status(call) is Status.UNKNOWN
+    assert status_of(call) is Status.UNKNOWN
     assert "cannot tell" in caplog.text
 
 
@@ -94,7 +84,7 @@ def test_an_endpoint_may_vouch_that_a_repeat_is_harmless() -> None:
     call = a_call(on_error="release")
     with pytest.raises(RuntimeError):
         run(call, Booking(call, raises=RuntimeError()))
-    assert status(call) is Status.FAILED_RETRYABLE
+    assert status_of(call) is Status.FAILED_RETRYABLE
 
 
 @pytest.mark.parametrize("error", ENDINGS)
@@ -102,7 +92,7 @@ def test_a_worker_that_was_stopped_is_doubt_even_there(error: type[BaseException
     call = a_call(on_error="release")
     with pytest.raises(error):
         run(call, Booking(call, raises=error()))
-    assert status(call) is Status.UNKNOWN
+    assert status_of(call) is Status.UNKNOWN
 
 
 def test_proof_is_worth_nothing_while_an_earlier_attempt_may_land() -> None:
@@ -110,7 +100,7 @@ def test_proof_is_worth_nothing_while_an_earlier_attempt_may_land() -> None:
     claimed(call)
     age(call, "locked_until")
     fail(claimed(call), NotExecuted())
-    assert status(call) is Status.UNKNOWN
+    assert status_of(call) is Status.UNKNOWN
 
 
 def test_only_the_owner_ends_its_attempt() -> None:
@@ -120,7 +110,7 @@ def test_only_the_owner_ends_its_attempt() -> None:
     claimed(call)
     assert not release(slow, "late")
     assert not doubt(slow, "late")
-    assert status(call) is Status.IN_PROGRESS
+    assert status_of(call) is Status.IN_PROGRESS
 
 
 def test_a_key_tried_too_often_is_refused_for_good() -> None:
@@ -129,13 +119,13 @@ def test_a_key_tried_too_often_is_refused_for_good() -> None:
     for _ in range(3):
         with pytest.raises(NotExecuted):
             run(call, work)
-    assert (status(call), work.runs) == (Status.FAILED_RETRYABLE, 3)
+    assert (status_of(call), work.runs) == (Status.FAILED_RETRYABLE, 3)
     first, second = refused(call), refused(call)
     assert isinstance(first, Replay)
     assert isinstance(second, Replay)
     assert (first.reply.status, first.reply) == (500, second.reply)
     assert b"idempotency_attempts_exhausted" in (first.reply.body or b"")
-    row = record(call)
+    row = row_of(call)
     assert (row.status, row.last_error_code) == (Status.FAILED, "attempts_exhausted")
     assert row.expires_at is not None
 
@@ -146,7 +136,7 @@ def test_one_attempt_below_the_cap_still_runs() -> None:
         with pytest.raises(NotExecuted):
             run(call, Booking(call, raises=NotExecuted()))
     assert run(call, Booking(call)) == "booked"
-    assert record(call).attempts == 3
+    assert row_of(call).attempts == 3
 
 
 def test_atomic_mode_stores_the_refusal_that_leased_attempts_left_behind() -> None:
@@ -155,7 +145,7 @@ def test_atomic_mode_stores_the_refusal_that_leased_attempts_left_behind() -> No
     work = Booking(leased)
     answer = run(a_call(leased.key, attempts=1, mode="atomic"), work)
     assert isinstance(answer, Replay)
-    assert (answer.reply.status, status(leased), work.runs) == (500, Status.FAILED, 0)
+    assert (answer.reply.status, status_of(leased), work.runs) == (500, Status.FAILED, 0)
 
 
 def test_atomic_mode_marks_the_doubt_that_a_leased_attempt_left_behind() -> None:
@@ -166,7 +156,7 @@ def test_atomic_mode_marks_the_doubt_that_a_leased_attempt_left_behind() -> None
     with heard(signals.lease_lapsed) as lapsed:
         answer = run(a_call(leased.key, mode="atomic"), work)
     assert isinstance(answer, InDoubt)
-    assert (status(leased), work.runs, len(lapsed)) == (Status.UNKNOWN, 0, 1)
+    assert (status_of(leased), work.runs, len(lapsed)) == (Status.UNKNOWN, 0, 1)
 
 
 def test_a_connection_that_died_in_the_work_leaves_a_doubt_that_is_stored(vendor: str) -> None:
@@ -175,29 +165,13 @@ def test_a_connection_that_died_in_the_work_leaves_a_doubt_that_is_stored(vendor
     call = a_call()
 
     def work(attempt: object) -> tuple[str, Reply]:
-        terminate_this_connection()
+        session = backend()
+        elsewhere(lambda: kill(session))
         return Booking(call)()
 
     with pytest.raises(Exception, match=r".*"):
         run(call, work)
-    assert (status(call), bookings(call)) == (Status.UNKNOWN, 0)
-
-
-def terminate_this_connection() -> None:
-    """The server ends it, as a restart or an administrator would."""
-    ask = "SELECT pg_backend_pid()" if connection.vendor == "postgresql" else "SELECT CONNECTION_ID()"
-    with connection.cursor() as cursor:
-        cursor.execute(ask)
-        session = cursor.fetchone()[0]
-    elsewhere(lambda: _terminate(session))
-
-
-def _terminate(session: int) -> None:
-    with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [session])
-        else:
-            cursor.execute(f"KILL {session}")
+    assert (status_of(call), bookings(call)) == (Status.UNKNOWN, 0)
 
 
 def test_a_connection_that_its_driver_knows_to_be_closed_is_opened_again() -> None:
@@ -215,9 +189,10 @@ def test_a_connection_that_was_lost_while_somebody_else_worked_costs_another_one
         pytest.skip("a file has no connection to lose")
     call = a_call()
     attempt = claimed(call)
-    terminate_this_connection()
+    session = backend()
+    elsewhere(lambda: kill(session))
     assert finish(attempt, Booking(call), rerun=True) == "booked"
-    assert (status(call), bookings(call)) == (Status.COMPLETED, 1)
+    assert (status_of(call), bookings(call)) == (Status.COMPLETED, 1)
 
 
 def test_a_connection_that_closed_before_the_work_leaves_a_doubt_that_is_stored() -> None:
@@ -227,4 +202,4 @@ def test_a_connection_that_closed_before_the_work_leaves_a_doubt_that_is_stored(
     attempt = claimed(call)
     connection.connection.close()
     fail(attempt, RuntimeError())
-    assert status(call) is Status.UNKNOWN
+    assert status_of(call) is Status.UNKNOWN

@@ -22,23 +22,9 @@ from django_idempotency.flow.finish import fail, finish
 from django_idempotency.flow.run import run
 from django_idempotency.models import IdempotencyKey
 from testproject.payments.models import LedgerEntry
-from tests.flow.flows import (
-    BOOKED,
-    REFUSED,
-    Booking,
-    a_call,
-    age,
-    bookings,
-    claimed,
-    elsewhere,
-    events,
-    heard,
-    in_transaction,
-    put,
-    record,
-    refused,
-    status,
-)
+from tests.kit.calls import BOOKED, REFUSED, Booking, a_call, bookings, claimed, heard, refused
+from tests.kit.databases import elsewhere, in_transaction
+from tests.kit.records import age, change, events, row_of, status_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -50,7 +36,7 @@ def test_the_booking_and_the_answer_are_there_together() -> None:
     attempt = claimed(call)
     work = Booking(call)
     assert finish(attempt, work) == "booked"
-    row = record(call)
+    row = row_of(call)
     assert attempt.finished
     assert (row.status, row.response_status, bookings(call)) == (Status.COMPLETED, 201, 1)
     assert (row.locked_until, row.reconcile_after) == (None, None)
@@ -76,7 +62,7 @@ def test_hooks_run_once_and_after_the_commit(mode: str) -> None:
     seen: list[tuple[str, str, int]] = []
 
     def look() -> None:
-        elsewhere(lambda: seen.append(("hook", record(call).status, bookings(call))))
+        elsewhere(lambda: seen.append(("hook", row_of(call).status, bookings(call))))
 
     def work(attempt: object) -> tuple[str, Reply]:
         transaction.on_commit(look)
@@ -94,7 +80,7 @@ def test_hooks_have_the_time_they_need(mode: str) -> None:
 
     def work(attempt: object) -> tuple[str, Reply]:
         transaction.on_commit(partial(sleep, 0.7))  # longer than the completion may take
-        transaction.on_commit(lambda: seen.append(record(call).status))
+        transaction.on_commit(lambda: seen.append(row_of(call).status))
         return Booking(call)()
 
     run(call, work)
@@ -142,7 +128,7 @@ def test_completed_is_announced_after_the_commit(mode: str) -> None:
     seen: list[tuple[str, int]] = []
 
     def look() -> None:
-        elsewhere(lambda: seen.append((record(call).status, bookings(call))))
+        elsewhere(lambda: seen.append((row_of(call).status, bookings(call))))
 
     with heard(signals.completed, look) as completed:
         run(call, Booking(call))
@@ -159,7 +145,7 @@ def test_a_receiver_that_raises_changes_nothing(mode: str, caplog: pytest.LogCap
 
     with heard(signals.completed, explode):
         assert run(call, Booking(call)) == "booked"
-    assert status(call) is Status.COMPLETED
+    assert status_of(call) is Status.COMPLETED
     assert "metrics are down" in caplog.text
 
 
@@ -168,9 +154,9 @@ def test_an_answer_that_comes_late_still_counts_while_nobody_has_judged() -> Non
     attempt = claimed(call)
     age(call, "locked_until")
     refused(call)
-    assert status(call) is Status.UNKNOWN
+    assert status_of(call) is Status.UNKNOWN
     assert finish(attempt, Booking(call)) == "booked"
-    assert (status(call), bookings(call)) == (Status.COMPLETED, 1)
+    assert (status_of(call), bookings(call)) == (Status.COMPLETED, 1)
 
 
 @pytest.mark.parametrize("reply", [BOOKED, REFUSED], ids=["success", "refusal"])
@@ -193,7 +179,7 @@ def test_a_fence_is_lost_to_a_verdict_too() -> None:
     attempt = claimed(call)
     age(call, "locked_until")
     refused(call)
-    put(call, status=Status.FAILED_RETRYABLE, reconcile_after=None)
+    change(call, status=Status.FAILED_RETRYABLE, reconcile_after=None)
     with pytest.raises(LostFence):
         finish(attempt, Booking(call))
     assert bookings(call) == 0
@@ -223,10 +209,10 @@ def test_a_refusal_proves_nothing_while_an_earlier_attempt_may_land(late: bool) 
     age(call, "locked_until")
     attempt = claimed(call)
     if late:
-        put(call, status=Status.UNKNOWN, locked_until=None, reconcile_after=record(call).created_at)
+        change(call, status=Status.UNKNOWN, locked_until=None, reconcile_after=row_of(call).created_at)
     with pytest.raises(OutcomeUnknown):
         finish(attempt, Booking(call, reply=REFUSED))
-    assert (status(call), bookings(call)) == (Status.UNKNOWN, 0)
+    assert (status_of(call), bookings(call)) == (Status.UNKNOWN, 0)
     assert (("T5", "refused_while_tainted") in events(call)) is not late
 
 
@@ -235,7 +221,7 @@ def test_a_success_while_an_earlier_attempt_may_land_is_the_answer() -> None:
     claimed(call)
     age(call, "locked_until")
     assert finish(claimed(call), Booking(call)) == "booked"
-    assert status(call) is Status.COMPLETED
+    assert status_of(call) is Status.COMPLETED
 
 
 def test_an_attempt_is_finished_once() -> None:
@@ -252,7 +238,7 @@ def test_an_answer_is_not_stored_inside_somebodys_transaction() -> None:
     attempt = claimed(call)
     with transaction.atomic(), pytest.raises(InsideTransaction, match="A response cannot be stored"):
         finish(attempt, Booking(call))
-    assert (status(call), bookings(call)) == (Status.IN_PROGRESS, 0)
+    assert (status_of(call), bookings(call)) == (Status.IN_PROGRESS, 0)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -267,8 +253,8 @@ def test_a_constraint_that_speaks_at_the_commit_is_the_handlers_own_error(mode: 
         run(call, work)
     assert bookings(call) == 0
     if mode == "leased":
-        assert record(call).last_error_code == "IntegrityError"
-        assert status(call) is Status.UNKNOWN
+        assert row_of(call).last_error_code == "IntegrityError"
+        assert status_of(call) is Status.UNKNOWN
     else:
         assert not IdempotencyKey.objects.filter(id=call.id).exists()
 
@@ -281,7 +267,7 @@ def test_another_store_that_fails_inside_the_work_is_the_works_error() -> None:
 
     with pytest.raises(StoreUnavailable, match="the other one"):
         run(call, work)
-    assert status(call) is Status.UNKNOWN
+    assert status_of(call) is Status.UNKNOWN
 
 
 def test_finished_work_is_not_in_doubt_whatever_comes_after() -> None:
@@ -289,4 +275,4 @@ def test_finished_work_is_not_in_doubt_whatever_comes_after() -> None:
     attempt = claimed(call)
     finish(attempt, Booking(call))
     fail(attempt, RuntimeError())
-    assert status(call) is Status.COMPLETED
+    assert status_of(call) is Status.COMPLETED

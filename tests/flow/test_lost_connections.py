@@ -22,22 +22,12 @@ from django_idempotency.flow.finish import finish
 from django_idempotency.flow.run import run
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.operations import perform
-from tests.flow.flows import (
-    Booking,
-    a_call,
-    another_alias,
-    bookings,
-    claimed,
-    events,
-    heard,
-    refused,
-    running,
-    somebody_waits_for_a_lock,
-    status,
-)
-from tests.flow.proxy import Proxy, Theft, proxied
-from tests.operations.exports import export
-from tests.processes import wait_until
+from tests.kit.calls import Booking, a_call, bookings, claimed, heard, refused
+from tests.kit.databases import another_alias, running, somebody_waits_for_a_lock
+from tests.kit.exports import export
+from tests.kit.proxy import Proxy, Theft, proxied
+from tests.kit.records import events, status_of
+from tests.kit.threads import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -69,7 +59,7 @@ def test_a_commit_that_landed_is_answered_although_its_answer_was_lost(proxy: Pr
     proxy.steal(b"COMMIT", Theft.ANSWER)
     assert run(call, work, ALIAS) == "booked"
     assert proxy.stolen.is_set()
-    assert (status(call), bookings(call), work.runs) == (Status.COMPLETED, 1, 1)
+    assert (status_of(call), bookings(call), work.runs) == (Status.COMPLETED, 1, 1)
     assert isinstance(run(call, work, ALIAS), Replay)
 
 
@@ -79,7 +69,7 @@ def test_a_commit_that_did_not_land_is_doubt(proxy: Proxy) -> None:
     proxy.steal(b"COMMIT", Theft.MESSAGE)
     with heard(signals.doubted) as doubted, pytest.raises(OutcomeUnknown):
         run(call, work, ALIAS)
-    assert (status(call), bookings(call), work.runs) == (Status.UNKNOWN, 0, 1)
+    assert (status_of(call), bookings(call), work.runs) == (Status.UNKNOWN, 0, 1)
     assert events(call) == [("T5", "completion_lost")]
     assert [each["code"] for each in doubted] == ["completion_lost"]
     assert isinstance(run(call, work, ALIAS), InDoubt)
@@ -90,7 +80,7 @@ def test_a_commit_whose_answer_never_comes_is_cut_off_at_the_limit(proxy: Proxy)
     call = a_call(claim_limit=SHORT)
     proxy.steal(b"COMMIT", Theft.SILENCE)
     assert run(call, booking(call), ALIAS) == "booked"
-    assert (status(call), bookings(call)) == (Status.COMPLETED, 1)
+    assert (status_of(call), bookings(call)) == (Status.COMPLETED, 1)
 
 
 def test_a_commit_that_is_still_on_its_way_is_waited_for(proxy: Proxy) -> None:
@@ -100,7 +90,7 @@ def test_a_commit_that_is_still_on_its_way_is_waited_for(proxy: Proxy) -> None:
         wait_until(somebody_waits_for_a_lock)
         proxy.forward.set()
         assert outcome.result(60) == "booked"
-    assert (status(call), bookings(call)) == (Status.COMPLETED, 1)
+    assert (status_of(call), bookings(call)) == (Status.COMPLETED, 1)
 
 
 def test_a_commit_that_lands_after_all_patience_is_the_answer_of_the_next_request(proxy: Proxy) -> None:
@@ -112,7 +102,7 @@ def test_a_commit_that_lands_after_all_patience_is_the_answer_of_the_next_reques
     with pytest.raises(StoreUnavailable):  # the unique index cannot tell while the row is being changed
         refused(call)
     proxy.forward.set()
-    wait_until(lambda: status(call) is Status.COMPLETED)
+    wait_until(lambda: status_of(call) is Status.COMPLETED)
     assert isinstance(refused(call), Replay)
     assert (bookings(call), work.runs) == (1, 1)
 
@@ -124,7 +114,7 @@ def test_a_claim_whose_answer_was_lost_finds_itself_again(proxy: Proxy, theft: T
     proxy.steal(CLAIM, theft)
     assert run(call, work, ALIAS) == "booked"
     assert proxy.stolen.is_set()
-    assert (status(call), bookings(call), work.runs) == (Status.COMPLETED, 1, 1)
+    assert (status_of(call), bookings(call), work.runs) == (Status.COMPLETED, 1, 1)
 
 
 def test_a_claim_whose_answer_never_comes_fails_closed(proxy: Proxy) -> None:
@@ -157,10 +147,10 @@ def test_work_that_was_handed_over_is_read_back_as_well(proxy: Proxy, picked_up:
         if picked_up:
             wait_until(somebody_waits_for_a_lock)
             proxy.forward.set()
-            wait_until(lambda: status(call) is Status.PENDING)
+            wait_until(lambda: status_of(call) is Status.PENDING)
             perform(call.id)
         outcome.result(60)
-    assert status(call) is (Status.COMPLETED if picked_up else Status.PENDING)
+    assert status_of(call) is (Status.COMPLETED if picked_up else Status.PENDING)
 
 
 def test_work_whose_commit_never_came_was_not_handed_over(proxy: Proxy) -> None:
@@ -170,7 +160,7 @@ def test_work_whose_commit_never_came_was_not_handed_over(proxy: Proxy) -> None:
     proxy.steal(b"COMMIT", Theft.MESSAGE)
     with pytest.raises(OutcomeUnknown):
         defer(attempt, export, {"title": "may"})
-    assert status(call) is Status.UNKNOWN
+    assert status_of(call) is Status.UNKNOWN
 
 
 def test_an_atomic_commit_that_landed_is_answered(proxy: Proxy) -> None:
@@ -178,7 +168,7 @@ def test_an_atomic_commit_that_landed_is_answered(proxy: Proxy) -> None:
     work = booking(call)
     proxy.steal(b"COMMIT", Theft.ANSWER)
     assert run(call, work, ALIAS) == "booked"
-    assert (status(call), bookings(call), work.runs) == (Status.COMPLETED, 1, 1)
+    assert (status_of(call), bookings(call), work.runs) == (Status.COMPLETED, 1, 1)
 
 
 def test_an_atomic_commit_that_did_not_land_left_nothing(proxy: Proxy) -> None:

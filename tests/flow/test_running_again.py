@@ -18,19 +18,10 @@ from django_idempotency.flow.finish import finish
 from django_idempotency.flow.run import run
 from django_idempotency.models import IdempotencyKey
 from testproject.payments.models import LedgerEntry
-from tests.flow.flows import (
-    Booking,
-    a_call,
-    another_alias,
-    bookings,
-    claimed,
-    elsewhere,
-    record,
-    running,
-    somebody_waits_for_a_lock,
-    status,
-)
-from tests.processes import wait_until
+from tests.kit.calls import Booking, a_call, bookings, claimed
+from tests.kit.databases import another_alias, elsewhere, running, somebody_waits_for_a_lock
+from tests.kit.records import row_of, status_of
+from tests.kit.threads import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -86,7 +77,7 @@ def test_a_serialization_failure_runs_the_whole_transaction_again(mode: str, way
     call = a_call(mode=mode)
     work = Contended(call, lambda run: elsewhere(lambda: work.add(1)) if run == 1 else None)
     assert go(way, call, work) == "booked"
-    assert (work.book.runs, work.total, bookings(call), status(call)) == (2, 11, 1, Status.COMPLETED)
+    assert (work.book.runs, work.total, bookings(call), status_of(call)) == (2, 11, 1, Status.COMPLETED)
 
 
 @WAYS
@@ -110,7 +101,7 @@ def test_a_serialization_failure_that_is_found_at_the_completion_does_too(mode: 
 
     book = Booking(call, using=ALIAS)
     assert go(way, call, work) == "booked"
-    assert (book.runs, bookings(call), status(call)) == (2, 1, Status.COMPLETED)
+    assert (book.runs, bookings(call), status_of(call)) == (2, 1, Status.COMPLETED)
 
 
 def total(reference: str, using: str = "default") -> int:
@@ -134,8 +125,8 @@ def test_a_whole_handler_may_have_been_outside_so_it_does_not_run_again() -> Non
     work = Contended(call, lambda run: elsewhere(lambda: work.add(1)))
     with pytest.raises(OperationalError):
         run(call, work, ALIAS)
-    assert (work.book.runs, bookings(call), status(call)) == (1, 0, Status.UNKNOWN)
-    assert record(call).last_error_code == "OperationalError"
+    assert (work.book.runs, bookings(call), status_of(call)) == (1, 0, Status.UNKNOWN)
+    assert row_of(call).last_error_code == "OperationalError"
 
 
 @WAYS
@@ -173,7 +164,7 @@ def test_the_victim_of_a_deadlock_runs_again(mode: str, way: str, vendor: str) -
         assert holds_other.wait(60)
         assert go(way, call, work) == "booked"
         outcome.result(60)
-    assert (work.book.runs, work.total, bookings(call), status(call)) == (2, 11, 1, Status.COMPLETED)
+    assert (work.book.runs, work.total, bookings(call), status_of(call)) == (2, 11, 1, Status.COMPLETED)
 
 
 @WAYS
@@ -208,4 +199,4 @@ def test_a_file_that_is_busy_is_tried_again(mode: str, way: str, vendor: str) ->
                 assert finish(attempt, work, rerun=True) == "booked"
         outcome.result(60)
     assert failed.is_set()
-    assert (work.book.runs, bookings(call), status(call)) == (1, 1, Status.COMPLETED)
+    assert (work.book.runs, bookings(call), status_of(call)) == (1, 1, Status.COMPLETED)

@@ -14,7 +14,9 @@ from django_idempotency.flow.claim import begin
 from django_idempotency.flow.finish import fail, finish
 from django_idempotency.flow.run import run
 from django_idempotency.models import IdempotencyKey
-from tests.flow.flows import Booking, a_call, age, bookings, claimed, heard, refused, status, without_autocommit
+from tests.kit.calls import Booking, a_call, bookings, claimed, heard, refused
+from tests.kit.databases import without_autocommit
+from tests.kit.records import age, status_of
 
 MODES = ["leased", "atomic"]
 
@@ -47,7 +49,7 @@ def test_a_claim_is_committed_before_anything_runs() -> None:
     call = a_call()
     begin(call)
     assert not connection.in_atomic_block
-    assert status(call) is Status.IN_PROGRESS
+    assert status_of(call) is Status.IN_PROGRESS
 
 
 @pytest.mark.django_db(transaction=True)
@@ -76,14 +78,14 @@ def everything_happens(mode: str) -> None:
         assert run(call, work) == "booked"
     assert isinstance(run(call, work), Replay)
     assert isinstance(run(a_call(call.key, body=b"other", mode=mode), work), Mismatch)
-    assert (work.runs, bookings(call), status(call), len(completed)) == (1, 1, Status.COMPLETED, 1)
+    assert (work.runs, bookings(call), status_of(call), len(completed)) == (1, 1, Status.COMPLETED, 1)
     age(call, "expires_at")
     assert run(call, work) == "booked"
 
     released = a_call()
     with pytest.raises(NotExecuted):
         run(released, Booking(released, raises=NotExecuted()))
-    assert status(released) is Status.FAILED_RETRYABLE
+    assert status_of(released) is Status.FAILED_RETRYABLE
     assert run(a_call(released.key, mode=mode), Booking(released)) == "booked"
 
     doubtful = a_call()
@@ -103,7 +105,7 @@ def a_lost_fence_leaves_the_transaction_usable() -> None:
         finish(slow, Booking(call))
     finish(quick, Booking(call))
     fail(quick, RuntimeError())
-    assert (status(call), bookings(call)) == (Status.COMPLETED, 1)
+    assert (status_of(call), bookings(call)) == (Status.COMPLETED, 1)
 
 
 @pytest.mark.django_db

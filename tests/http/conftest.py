@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.http.posting import Person, Ran
+from tests.kit.http import Person, Ran
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.handlers.asgi import ASGIHandler
 
-from tests.http.posting import KEY, Person
+from tests.kit.http import KEY, Person
 
 PATIENCE = 60
 

@@ -20,7 +20,7 @@ from rest_framework.viewsets import ModelViewSet
 from django_idempotency.decorators import exempt, idempotent
 from django_idempotency.exceptions import NotExecuted
 from django_idempotency.rest_framework import IdempotentMixin
-from tests.http.posting import Ran
+from tests.kit.http import Ran
 
 
 def write(name: str = "written") -> Response:

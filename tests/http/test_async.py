@@ -22,8 +22,9 @@ from django_idempotency.exceptions import Misplaced, NotExecuted
 from django_idempotency.http.context import run_to_end
 from django_idempotency.models import IdempotencyKey
 from tests.http.disconnecting import PATIENCE, Moment, abandoned, posted
-from tests.http.posting import KEY, Person, Ran
-from tests.store.actors import until
+from tests.kit.databases import sessions
+from tests.kit.http import KEY, Person, Ran
+from tests.kit.threads import wait_until
 
 pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db(transaction=True)]
 
@@ -128,18 +129,6 @@ def _nothing_held() -> Iterator[None]:
     connection.settings_dict["CONN_MAX_AGE"] = age
 
 
-def open_sessions() -> int:
-    """Connections to this database, as the server counts them."""
-    if connection.vendor != "postgresql":
-        return 0
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT COUNT(*) FROM pg_stat_activity "
-            "WHERE datname = CURRENT_DATABASE() AND backend_type = 'client backend'"
-        )
-        return int(cursor.fetchone()[0])
-
-
 def status() -> str:
     return IdempotencyKey.objects.get().status
 
@@ -232,13 +221,13 @@ def test_no_thread_and_no_connection_is_left_behind(alice: Person) -> None:
             setattr(Held, name, None)
 
     abandon_one_of_each()  # what is kept for good, such as the watchdog's thread, is there from now on
-    threads, sessions = set(threading.enumerate()), open_sessions()
+    threads, open_before = set(threading.enumerate()), sessions()
     for _ in range(3):
         abandon_one_of_each()
     for thread in set(threading.enumerate()) - threads:
         thread.join(timeout=PATIENCE)
         assert not thread.is_alive(), thread.name
-    until(lambda: open_sessions() <= sessions)  # the server counts one for a moment after it was closed
+    wait_until(lambda: sessions() <= open_before)  # the server counts one for a moment after it was closed
 
 
 def test_a_cancellation_is_passed_on_as_what_it_was_when_the_work_is_done() -> None:

@@ -19,19 +19,13 @@ from django.views import View
 from django_idempotency.decorators import exempt, idempotent
 from django_idempotency.exceptions import NotExecuted
 from django_idempotency.models import IdempotencyKey
+from tests.kit.http import Person, Ran
 
 pytestmark = pytest.mark.urls(__name__)
 
 
-class Ran:
-    """How often each view ran."""
-
-    count = 0
-
-
 def answer(request: HttpRequest, **more: Any) -> JsonResponse:
-    Ran.count += 1
-    return JsonResponse({"run": Ran.count, **more}, status=201, headers={"Location": "/things/1"})
+    return JsonResponse({"run": Ran.again(), **more}, status=201, headers={"Location": "/things/1"})
 
 
 @idempotent
@@ -64,7 +58,7 @@ def late(request: HttpRequest) -> HttpResponse:
 
 @idempotent
 def failing(request: HttpRequest) -> HttpResponse:
-    Ran.count += 1
+    Ran.again()
     User.objects.create(username=str(uuid4()))
     kind = json.loads(request.body)["raise"]
     raise {"404": Http404, "403": PermissionDenied, "nothing": NotExecuted, "crash": RuntimeError}[kind]("planned")
@@ -101,25 +95,25 @@ class Method(View):
 
 @idempotent
 def streamed(request: HttpRequest) -> StreamingHttpResponse:
-    Ran.count += 1
+    Ran.again()
     return StreamingHttpResponse([b"a", b"b"], content_type="text/csv")
 
 
 @idempotent(streaming="buffer")
 def buffered(request: HttpRequest) -> StreamingHttpResponse:
-    Ran.count += 1
+    Ran.again()
     return StreamingHttpResponse([b"a", b"b"], content_type="text/csv")
 
 
 @idempotent
 def file(request: HttpRequest) -> FileResponse:
-    Ran.count += 1
+    Ran.again()
     return FileResponse(open(__file__, "rb"))
 
 
 @idempotent
 def empty(request: HttpRequest) -> HttpResponse:
-    Ran.count += 1
+    Ran.again()
     return HttpResponse(status=204)
 
 
@@ -150,14 +144,9 @@ Post = Callable[..., Any]
 
 
 @pytest.fixture
-def post(client: Client, django_user_model: type[User]) -> Post:
-    Ran.count = 0
-    client.force_login(django_user_model.objects.create(username="alice"))
-    client.raise_request_exception = False
-
+def post(alice: Person) -> Post:
     def send(name: str, data: Any = None, key: str | None = "k1", **headers: str) -> Any:
-        extra = {} if key is None else {"Idempotency-Key": key}
-        return client.post(f"/{name}", json.dumps(data or {}), "application/json", headers={**extra, **headers})
+        return alice.post(f"/{name}", data, key, headers=headers)
 
     return send
 

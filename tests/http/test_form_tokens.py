@@ -12,7 +12,7 @@ from django.test.client import encode_multipart
 from django.urls import path
 
 from django_idempotency.decorators import idempotent
-from tests.http.posting import KEY, Person, Ran, same_answer
+from tests.kit.http import KEY, Person, Ran, same_answer
 
 pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db]
 

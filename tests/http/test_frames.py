@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from django_idempotency.rest_framework import IdempotentMixin
-from tests.http.posting import Person
+from tests.kit.http import Person
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 

@@ -14,8 +14,8 @@ from rest_framework.response import Response
 from django_idempotency.decorators import idempotent
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.rest_framework import IdempotentMixin
-from tests.http.posting import Person, Ran, same_answer
 from tests.http.rest_views import Authenticated
+from tests.kit.http import Person, Ran, same_answer
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MODES: list[Any] = [{}, {"mode": "atomic"}]

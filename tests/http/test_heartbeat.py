@@ -5,31 +5,24 @@ from collections.abc import Callable
 from datetime import timedelta
 from threading import Event
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from django.db import connection
 
-from django_idempotency import FingerprintRule, Policy
-from django_idempotency.core.decisions import Call
-from django_idempotency.core.fingerprint import RequestParts, seal
+from django_idempotency import Policy
 from django_idempotency.fields import StatementNow
-from django_idempotency.flow import claim
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.heartbeat import beating
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.store import attempts
-from tests.processes import wait_until
+from tests.kit import records
+from tests.kit.threads import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def claimed(**policy: Any) -> Attempt:
-    fingerprint = seal(RequestParts("POST", "/", "", "", b""), FingerprintRule())
-    arguments: dict[str, Any] = {"lease": timedelta(seconds=1), "transaction": "late", **policy}
-    attempt = claim.begin(Call("scope", str(uuid4()), fingerprint, Policy(**arguments)))
-    assert isinstance(attempt, Attempt)
-    return attempt
+    return records.claimed(**{"lease": timedelta(seconds=1), "transaction": "late", **policy})
 
 
 def beaten(monkeypatch: pytest.MonkeyPatch, extend: Callable[..., bool]) -> Event:
@@ -93,12 +86,14 @@ def test_a_beat_that_fails_is_loud_and_the_next_one_counts(
     assert "heartbeat" in caplog.text
 
 
+@pytest.mark.slow
 def test_it_ends_when_the_policy_says_so(caplog: pytest.LogCaptureFixture) -> None:
     attempt = claimed(heartbeat=timedelta(seconds=1))
     with beating(attempt):
         assert wait_until(lambda: "longer than its heartbeat" in caplog.text)
 
 
+@pytest.mark.slow
 def test_below_a_third_of_the_lease_it_never_renews(caplog: pytest.LogCaptureFixture) -> None:
     attempt = claimed(lease=timedelta(seconds=6), heartbeat=timedelta(seconds=1))
     before = IdempotencyKey.objects.get().locked_until

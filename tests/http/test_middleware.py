@@ -21,8 +21,7 @@ from rest_framework.views import APIView
 
 from django_idempotency.decorators import exempt, idempotent
 from django_idempotency.models import IdempotencyKey
-from tests.http.posting import Person, Ran, atomic_requests, same_answer
-from tests.http.test_setups import MIDDLEWARE, bare_wrapper
+from tests.kit.http import MIDDLEWARE, Person, Ran, atomic_requests, bare_wrapper, same_answer
 
 pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db]
 

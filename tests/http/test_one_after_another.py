@@ -12,7 +12,7 @@ from django_idempotency.decorators import idempotent
 from django_idempotency.exceptions import OutcomeUnknown
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.once import once
-from tests.http.posting import KEY, Person
+from tests.kit.http import KEY, Person
 
 pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db(transaction=True)]
 RUNS: list[str] = []

@@ -21,7 +21,7 @@ from django_idempotency.exceptions import LostFence, Misplaced, NotExecuted
 from django_idempotency.http import waiting
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.testing import retention_over
-from tests.http.posting import KEY, Person, Ran, atomic_requests, same_answer
+from tests.kit.http import KEY, Person, Ran, atomic_requests, same_answer
 
 pytestmark = pytest.mark.django_db
 

@@ -18,7 +18,7 @@ from django_idempotency.exceptions import NoPrincipal
 from django_idempotency.http.requests import principal_of
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.rest_framework import IdempotentMixin
-from tests.http.posting import Person, Ran
+from tests.kit.http import Person, Ran
 
 pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db]
 

@@ -11,7 +11,7 @@ from django.urls import path
 
 from django_idempotency.decorators import idempotent
 from django_idempotency.models import IdempotencyKey
-from tests.http.posting import Person, Ran
+from tests.kit.http import Person, Ran
 
 pytestmark = pytest.mark.django_db
 FORM = "<form>{% csrf_token %}</form>"

@@ -9,7 +9,7 @@ from django.template.response import TemplateResponse
 from django.urls import path
 
 from django_idempotency.decorators import idempotent
-from tests.http.posting import Person, Ran, same_answer
+from tests.kit.http import Person, Ran, same_answer
 
 pytestmark = pytest.mark.django_db
 

@@ -21,8 +21,8 @@ from rest_framework.response import Response
 
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.rest_framework import IdempotentMixin
-from tests.http.posting import KEY, Person, Ran, same_answer
 from tests.http.rest_views import Authenticated, Groups, Thing, given
+from tests.kit.http import KEY, Person, Ran, same_answer
 
 pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db]
 

@@ -21,9 +21,10 @@ from django_idempotency.decorators import idempotent
 from django_idempotency.exceptions import Misplaced
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.rest_framework import IdempotentMixin
+from tests.checks.views import RestDispatched
 from tests.http import rest_views
-from tests.http.posting import KEY, Person, Ran, atomic_requests, same_answer
 from tests.http.rest_views import Chosen, write
+from tests.kit.http import KEY, Person, Ran, atomic_requests, same_answer
 
 pytestmark = [pytest.mark.urls("tests.http.rest_views"), pytest.mark.django_db]
 
@@ -232,6 +233,14 @@ def test_below_api_view_nobody_can_opt_out_of_atomic_requests(alice: Person) -> 
 def test_below_api_view_the_request_has_its_attribute_without_a_key(alice: Person) -> None:
     assert alice.post("/api-view/below-optional", key=None).json() == {"active": False}
     assert alice.post("/api-view/below-optional").json() == {"active": True}
+
+
+def test_a_decorated_dispatch_is_an_error_at_run_time_too(alice: Person, settings: Any) -> None:
+    settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": [path("it", RestDispatched.as_view())]})
+    alice.client.raise_request_exception = True
+    with pytest.raises(Misplaced, match=r"class RestDispatched\(IdempotentMixin, …\)"):
+        alice.post("/it")
+    assert Ran.count == 0
 
 
 def test_a_hand_written_view_without_the_mixin_is_told_how_to_get_it(alice: Person) -> None:

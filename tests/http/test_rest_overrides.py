@@ -17,8 +17,8 @@ from django_idempotency import Reply, json_reply
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.operations import Op, operation
 from django_idempotency.rest_framework import IdempotentMixin
-from tests.http.posting import Person, Ran, same_answer
 from tests.http.rest_views import Authenticated
+from tests.kit.http import Person, Ran, same_answer
 
 pytestmark = pytest.mark.django_db
 

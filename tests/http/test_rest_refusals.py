@@ -19,7 +19,7 @@ from rest_framework.views import exception_handler
 
 from django_idempotency.models import IdempotencyKey
 from tests.http import rest_views
-from tests.http.posting import KEY, Person, Ran, atomic_requests, same_answer
+from tests.kit.http import KEY, Person, Ran, atomic_requests, same_answer
 
 pytestmark = [pytest.mark.urls("tests.http.rest_views"), pytest.mark.django_db]
 

@@ -11,9 +11,9 @@ from django.urls import path
 
 from django_idempotency.decorators import idempotent
 from django_idempotency.models import IdempotencyKey
-from tests.flow.flows import another_alias
-from tests.http.posting import Person, Ran, atomic_requests, same_answer
-from tests.http.test_setups import PlainMethod
+from tests.checks.views import PlainMethod
+from tests.kit.databases import another_alias
+from tests.kit.http import Person, Ran, atomic_requests, same_answer
 
 pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db(transaction=True)]
 

@@ -4,7 +4,7 @@ import pytest
 from drf_spectacular.generators import SchemaGenerator
 
 from tests.http import described_views
-from tests.http.posting import Person, Ran, same_answer
+from tests.kit.http import Person, Ran, same_answer
 
 pytestmark = [pytest.mark.urls(described_views.__name__), pytest.mark.django_db]
 

@@ -17,16 +17,15 @@ from django.utils import timezone
 
 from django_idempotency import maintenance
 from django_idempotency.fields import StatementNow
-from django_idempotency.flow.attempt import Attempt
 from django_idempotency.management.commands import idempotency_work
-from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
+from django_idempotency.models import DutyRun, IdempotencyKey
 from django_idempotency.monitoring.durations import load_operations
 from django_idempotency.monitoring.findings import describe_plainly
 from django_idempotency.monitoring.health import Clock, examine
 from django_idempotency.reconciliation import Landed, resolve
 from django_idempotency.store import attempts
 from django_idempotency.store.operations import StoredOperation
-from tests.maintenance.records import CREATED, change, claimed, completed, doubtful
+from tests.kit.records import CREATED, change, claimed, completed, dead_letter, doubtful
 
 pytestmark = pytest.mark.django_db
 
@@ -57,13 +56,6 @@ def test_stats_count_the_states_and_say_how_the_duties_are() -> None:
 def test_stats_pass_complaints_on() -> None:
     DutyRun.objects.create(duty="reap", error="OperationalError: gone")
     assert said("idempotency_stats").splitlines()[-1] == "! The last run of reap failed: OperationalError: gone"
-
-
-def dead_letter() -> Attempt:
-    attempt = doubtful()
-    change(attempt, status="dead_letter", reconcile_after=None)
-    IdempotencyEvent.objects.create(record_id=attempt.call.id, kind="dead letter", transition="T12")
-    return attempt
 
 
 def test_inspect_shows_the_record_and_what_happened_to_it() -> None:
@@ -97,7 +89,7 @@ def test_inspect_finds_a_clients_key_in_every_scope() -> None:
     other = completed()
     change(other, scope="another", key="from-a-log")
     found = json.loads(said("idempotency_inspect", '"from-a-log"', "--json"))
-    assert {row["scope"] for row in found} == {"scope", "another"}
+    assert {row["scope"] for row in found} == {attempt.call.scope, "another"}
 
 
 def test_resolve_takes_no_clients_key() -> None:

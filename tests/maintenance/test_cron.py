@@ -14,6 +14,8 @@ import pytest
 
 from testproject.servers import ROOT
 
+pytestmark = pytest.mark.processes
+
 GUIDE = Path(ROOT, "docs", "how-to", "cron.md").read_text()
 LINES = re.findall(r"^(?:[\d*/]+ ){5} cd /srv/shop && (.*manage\.py (\w+).*)$", GUIDE, re.MULTILINE)
 COMMANDS = {command: line for line, command in LINES}

@@ -24,7 +24,6 @@ from pytest_django import Settings
 
 from django_idempotency import maintenance, signals
 from django_idempotency.core.identity import Ref
-from django_idempotency.flow import registry
 from django_idempotency.flow.reconcile import LONGEST_WAIT_SECONDS
 from django_idempotency.maintenance import Bounds
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
@@ -33,8 +32,8 @@ from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, O
 from django_idempotency.store import duties, limits
 from django_idempotency.tasks import beat_schedule
 from testproject.servers import ROOT
-from tests.flow.flows import without_autocommit
-from tests.maintenance.records import (
+from tests.kit.databases import without_autocommit
+from tests.kit.records import (
     CREATED,
     OPERATION,
     book,
@@ -46,17 +45,16 @@ from tests.maintenance.records import (
     row_of,
     status_of,
 )  # fmt: skip
-from tests.processes import at_once
+from tests.kit.threads import at_once
 
 Ask = Callable[[IdempotencyKey], Verdict]
 
 
 @pytest.fixture
-def answering() -> Iterator[Callable[[Ask], None]]:
+def answering(registrations: None) -> Callable[[Ask], None]:
     asks: list[Ask] = []
     reconciler(OPERATION)(lambda record: asks[0](record))
-    yield asks.append
-    del registry._RECONCILERS[OPERATION]
+    return asks.append
 
 
 @pytest.fixture
@@ -333,6 +331,7 @@ def sweep_apart() -> Counter[str]:
         connections.close_all()
 
 
+@pytest.mark.processes
 def test_the_settings_may_ask_for_the_schedule() -> None:
     """Settings are read before any model can be imported."""
     code = "from django_idempotency.tasks import beat_schedule; print(*beat_schedule(sweep_zombies=15))"

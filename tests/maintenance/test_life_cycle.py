@@ -1,7 +1,7 @@
 """From a lost attempt to a settled key: the sweeper, a reconciler, a webhook, an operator, the reaper."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import timedelta
 from io import StringIO
@@ -12,53 +12,22 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db.models import F
 
-from django_idempotency import FingerprintRule, Policy, Status, json_reply, maintenance
-from django_idempotency.core.decisions import Call
-from django_idempotency.core.fingerprint import RequestParts, seal
-from django_idempotency.flow import claim, registry
+from django_idempotency import Status, maintenance
+from django_idempotency.flow import claim
 from django_idempotency.flow.attempt import Attempt
-from django_idempotency.flow.finish import doubt, finish
+from django_idempotency.flow.finish import finish
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
 from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, Outcome, reconciler, resolve, try_again
 from testproject.payments.models import LedgerEntry
+from tests.kit.records import CREATED, OPERATION, book, claimed, doubtful, status_of
 
 pytestmark = pytest.mark.django_db
 
-OPERATION = "tests.life_cycle"
-CREATED = json_reply(201, {"id": 7})
 LONG_AGO = timedelta(days=3650)
 
 
-def a_call(**policy: Any) -> Call:
-    fingerprint = seal(RequestParts("POST", "/", "", "application/json", b"{}"), FingerprintRule())
-    return Call("scope", str(uuid4()), fingerprint, Policy(**policy), operation=OPERATION)
-
-
-def claimed(**policy: Any) -> Attempt:
-    attempt = claim.begin(a_call(**policy))
-    assert isinstance(attempt, Attempt)
-    return attempt
-
-
-def doubtful(*, grace_over: bool = True) -> Attempt:
-    attempt = claimed()
-    doubt(attempt, "test")
-    if grace_over:
-        IdempotencyKey.objects.filter(id=attempt.call.id).update(grace_until=F("created_at") - timedelta(hours=1))
-    return attempt
-
-
-def status_of(attempt: Attempt) -> str:
-    return IdempotencyKey.objects.get(id=attempt.call.id).status
-
-
-def book() -> Any:
-    LedgerEntry.objects.create(reference="r", account="a", amount=1)
-    return CREATED
-
-
 @pytest.fixture
-def answers() -> Iterator[Callable[[Any], None]]:
+def answers(registrations: None) -> Callable[[Any], None]:
     """What the reconciler of these tests will answer."""
     given: list[Any] = []
 
@@ -70,8 +39,7 @@ def answers() -> Iterator[Callable[[Any], None]]:
         return said
 
     reconciler(OPERATION)(ask)
-    yield given.append
-    del registry._RECONCILERS[OPERATION]
+    return given.append
 
 
 def test_the_sweeper_makes_a_lost_attempt_unknown_and_leaves_a_living_one() -> None:

@@ -6,17 +6,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 from uuid import UUID
 
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db import OperationalError, connection, connections, models, transaction
+from django.db import OperationalError, connection, models
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from pytest_django.plugin import DjangoDbBlocker
@@ -28,9 +26,10 @@ from django_idempotency.models import IdempotencyKey
 from django_idempotency.store import deletion
 from testproject.payments.models import Payment
 from testproject.servers import ROOT
-from tests.counts.counting import counted
-from tests.maintenance.records import change, claimed, completed, doubtful, status_of
-from tests.processes import database_beside
+from tests.kit.counting import counted
+from tests.kit.processes import database_beside
+from tests.kit.records import change, claimed, completed, doubtful, status_of
+from tests.kit.threads import actors, held_open
 
 LONG_AGO = F("created_at") - timedelta(days=3650)
 
@@ -192,28 +191,6 @@ def test_a_receiver_that_refuses_keeps_no_others() -> None:
     assert records() == {gone[2].call.id}
 
 
-@contextmanager
-def held(payment: Payment) -> Iterator[None]:
-    """Another connection has locked a row that points at a record; nobody waits for it for long."""
-    ready, done = Event(), Event()
-
-    def hold() -> None:
-        with transaction.atomic():
-            Payment.objects.select_for_update().get(pk=payment.pk)
-            ready.set()
-            done.wait(60)
-        connections.close_all()
-
-    holder = Thread(target=hold)
-    holder.start()
-    ready.wait(60)
-    try:
-        yield
-    finally:
-        done.set()
-        holder.join()
-
-
 LOCK_LIMIT = {
     "postgresql": ("SET lock_timeout = '100ms'", "SET lock_timeout = 0"),
     "mysql": ("SET SESSION innodb_lock_wait_timeout = 1", "SET SESSION innodb_lock_wait_timeout = DEFAULT"),
@@ -230,7 +207,7 @@ def test_what_another_transaction_holds_keeps_no_others(vendor: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(shorten)
     try:
-        with held(payment):
+        with actors(1) as (other,), held_open(other, lambda: Payment.objects.select_for_update().get(pk=payment.pk)):
             assert +maintenance.reap() == {"deleted": 2, "expired": 1, "contended": 1}
     finally:
         with connection.cursor() as cursor:
@@ -345,6 +322,7 @@ for text in "DELETE FROM", "FOR UPDATE":
 """
 
 
+@pytest.mark.processes
 def test_where_nobody_points_at_records_one_statement_deletes_them(
     tmp_path: Path, django_db_blocker: DjangoDbBlocker
 ) -> None:

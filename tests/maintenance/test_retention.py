@@ -17,7 +17,7 @@ from django_idempotency import maintenance
 from django_idempotency.fields import StatementNow
 from django_idempotency.maintenance import Bounds
 from django_idempotency.models import IdempotencyCount, IdempotencyEvent
-from tests.maintenance.records import change, claimed, completed, doubtful
+from tests.kit.records import change, claimed, completed, doubtful
 
 pytestmark = pytest.mark.django_db
 

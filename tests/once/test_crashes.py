@@ -13,7 +13,8 @@ import pytest
 from pytest_django.plugin import DjangoDbBlocker
 
 from testproject.servers import ROOT
-from tests.processes import query, wait_until
+from tests.kit.processes import query
+from tests.kit.threads import wait_until
 
 WORK = """
 import sys

@@ -11,8 +11,8 @@ import pytest
 from django_idempotency.exceptions import StillRunning
 from django_idempotency.once import Claim, once
 from testproject.payments.models import LedgerEntry
+from tests.kit.threads import actors, together
 from tests.once.works import SCOPE
-from tests.store.actors import actors, together
 
 CALLERS = 20
 

@@ -30,8 +30,8 @@ from django_idempotency.models import IdempotencyKey
 from django_idempotency.once import Claim, once
 from django_idempotency.reconciliation import Landed, NotLanded, resolve
 from testproject.payments.models import LedgerEntry
+from tests.kit.threads import wait_until
 from tests.once.works import SCOPE, Work, finishing
-from tests.processes import wait_until
 
 pytestmark = pytest.mark.django_db
 committed = pytest.mark.django_db(transaction=True)
@@ -303,6 +303,7 @@ def test_a_lease_may_be_extended() -> None:
     assert ends[1] - ends[0] > timedelta(minutes=50) < ends[1] - ends[2]
 
 
+@pytest.mark.slow
 @committed
 def test_a_heartbeat_extends_the_lease_while_it_runs() -> None:
     work = Work("done")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -11,9 +10,9 @@ from django_idempotency.core.identity import record_id
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.once import Claim
 from testproject.payments.models import LedgerEntry
+from tests.kit import records
 
 SCOPE = "tests.once"
-LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class Work:
@@ -44,7 +43,7 @@ class Work:
 
     def age(self, *columns: str) -> None:
         """These times of the record are long past."""
-        assert IdempotencyKey.objects.filter(id=self.record.id).update(**dict.fromkeys(columns, LONG_AGO)) == 1
+        records.age(self.record.id, *columns)
 
 
 def finishing(write: Callable[[], Any]) -> Callable[[Claim], Any]:

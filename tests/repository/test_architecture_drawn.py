@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from docs.architecture import LAYERS, TITLES, modules, pictures, room_of, stored, words
-from tests.test_layers import RANKS
+from tests.repository.test_layers import RANKS
 
 
 @pytest.fixture(scope="module")

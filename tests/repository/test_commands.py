@@ -19,7 +19,9 @@ import pytest
 
 from testproject.servers import ROOT
 from tests import servers
-from tests.processes import wait_until
+from tests.kit.threads import wait_until
+
+pytestmark = pytest.mark.processes
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ import pytest
 
 from testproject.servers import ROOT
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture
 def python_without_ensurepip(tmp_path: Path) -> Path:

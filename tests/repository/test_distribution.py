@@ -40,10 +40,12 @@ def sources() -> set[str]:
     }
 
 
+@pytest.mark.processes
 def test_wheel_holds_the_package_and_nothing_else(wheel: ZipFile) -> None:
     assert {name for name in wheel.namelist() if ".dist-info/" not in name} == sources()
 
 
+@pytest.mark.processes
 def test_wheel_holds_what_is_not_imported(wheel: ZipFile) -> None:
     names = wheel.namelist()
     assert "django_idempotency/py.typed" in names
@@ -53,6 +55,7 @@ def test_wheel_holds_what_is_not_imported(wheel: ZipFile) -> None:
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 
+@pytest.mark.processes
 def test_source_distribution_is_enough_to_build_the_wheel(built: Path) -> None:
     with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -66,11 +69,13 @@ def metadata(wheel: ZipFile) -> Message:
     return HeaderParser().parsestr(wheel.read(name).decode())
 
 
+@pytest.mark.processes
 def test_version_stands_in_one_place(metadata: Message) -> None:
     assert "version" in DECLARED["project"]["dynamic"]
     assert metadata["Version"] == django_idempotency.__version__
 
 
+@pytest.mark.processes
 def test_the_page_of_a_package_index_has_no_link_into_the_checkout(metadata: Message) -> None:
     page = str(metadata.get_payload())
     assert metadata["Description-Content-Type"] == "text/markdown"

@@ -15,7 +15,7 @@ from django_idempotency import maintenance
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.testing import grace_over
 from testproject.servers import free_port
-from tests.http.posting import KEY
+from tests.kit.http import KEY
 from tests.repository.test_samples import PAGES, run
 
 pytestmark = pytest.mark.django_db

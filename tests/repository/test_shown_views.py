@@ -9,7 +9,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.http import HttpRequest
 from django.test import RequestFactory
 
-from tests.http.posting import KEY
+from tests.kit.http import KEY
 from tests.repository.test_samples import PAGES, run
 
 pytestmark = pytest.mark.django_db

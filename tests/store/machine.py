@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from django_idempotency import Status
 from django_idempotency.core.identity import record_id
 from django_idempotency.models import IdempotencyKey
-from tests.store.actors import Actor, actors
+from tests.kit.rows import SCOPE, columns_for, snapshot
+from tests.kit.threads import Actor, actors
 from tests.store.oracle import Facts, Verb, differences
-from tests.store.rows_in_states import SCOPE, columns_for, snapshot
 from tests.store.verbs import ALL
 from tests.store.worlds import EVERY, a_world, favourable, mattering
 

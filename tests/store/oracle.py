@@ -16,7 +16,7 @@ from django_idempotency.core.decisions import Call
 from django_idempotency.core.policy import Expiry, LostLease
 from django_idempotency.core.transitions import TRANSITIONS, Edge, Event, Guard, Transition
 from django_idempotency.store.dialects import Statement
-from tests.store.rows_in_states import AUDIT, Row, a_call
+from tests.kit.rows import AUDIT, Row, a_call
 
 CLOSE = timedelta(seconds=60)  # how long a test may take between a statement and its prediction
 

@@ -1,7 +1,6 @@
 """The store answers within its limit, or says in one way that it did not."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from threading import Event
 from time import monotonic
 from typing import Any
@@ -15,9 +14,9 @@ from django_idempotency.exceptions import InsideTransaction, StoreUnavailable
 from django_idempotency.models import DutyRun, IdempotencyKey
 from django_idempotency.store import claims, limits
 from django_idempotency.store.watchdog import WATCHDOG
-from tests.flow.flows import another_alias, without_autocommit
-from tests.store.actors import Actor, actors, backend, is_waiting, sessions, until
-from tests.store.rows_in_states import a_call, put
+from tests.kit.databases import another_alias, backend, is_waiting, kill, sessions, without_autocommit
+from tests.kit.rows import a_call, put
+from tests.kit.threads import Actor, actors, held_open, wait_until
 
 ON = "default"
 LATE = 1.0  # how much a busy machine may add to a limit
@@ -39,30 +38,10 @@ def claimed(left: float, key: str = "key") -> bool:
     return claims.claim(a_call(key), uuid4(), ON, left) is None
 
 
-@contextmanager
-def held_open(actor: Actor, work: Callable[[], Any]) -> Iterator[None]:
-    """Another connection has done this and not committed it."""
-    acted, go = Event(), Event()
-
-    def hold() -> None:
-        with transaction.atomic():
-            work()
-            acted.set()
-            assert go.wait(60)
-            transaction.set_rollback(True)
-
-    held = actor.start(hold)
-    try:
-        assert acted.wait(60), held.exception(timeout=0)
-        yield
-    finally:
-        go.set()
-        held.result(60)
-
-
 # Waiting
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("seconds", [0.2, 1.5])
 def test_a_claim_that_waits_for_somebody_elses_gives_up(seconds: float, crowd: list[Actor]) -> None:
@@ -74,12 +53,13 @@ def test_a_claim_that_waits_for_somebody_elses_gives_up(seconds: float, crowd: l
             limits.repeated(claimed, ON, seconds)
         assert monotonic() - began < seconds + LATE
         # What a busy machine cut off is still on the server, and would get the key as soon as that is free.
-        until(lambda: sessions() <= open_before)
+        wait_until(lambda: sessions() <= open_before)
     assert not WATCHDOG._guarded
     assert limits.repeated(claimed, ON, 10), "nothing stood in the way any more"
     assert IdempotencyKey.objects.count() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("seconds", [0.5, 2.0])
 def test_giving_up_does_not_cost_the_connection(seconds: float, crowd: list[Actor]) -> None:
@@ -99,7 +79,7 @@ def test_a_claim_goes_on_when_the_other_one_is_gone(crowd: list[Actor], needs_a_
     waiter = crowd[1].do(backend)
     with held_open(crowd[0], lambda: claimed(10)):
         waiting = crowd[1].start(limits.repeated, claimed, ON, 20.0)
-        until(lambda: is_waiting(waiter))
+        wait_until(lambda: is_waiting(waiter))
     assert waiting.result(60) is True
 
 
@@ -301,7 +281,7 @@ def test_a_claim_is_not_tried_again_after_its_limit(vendor: str, needs_a_server:
 
     def fail_late(left: float) -> None:
         tries.append(left)
-        until(lambda: not WATCHDOG._guarded)
+        wait_until(lambda: not WATCHDOG._guarded)
         with connection.cursor() as cursor:
             cursor.execute(AGAIN[vendor])
 
@@ -311,20 +291,6 @@ def test_a_claim_is_not_tried_again_after_its_limit(vendor: str, needs_a_server:
 
 
 # Lost connections
-
-
-def kill(number: int) -> None:
-    with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            cursor.execute("SELECT pg_terminate_backend(%s, 10000)", [number])
-        else:
-            cursor.execute(f"KILL {number}")
-            until(lambda: gone(cursor, number))
-
-
-def gone(cursor: Any, number: int) -> bool:
-    cursor.execute("SELECT 1 FROM information_schema.processlist WHERE id = %s", [number])
-    return cursor.fetchone() is None
 
 
 def isolation() -> str:

@@ -8,6 +8,8 @@ from tests.store.machine import first_failure
 from tests.store.mutants import Mutant, mutants
 from tests.store.worlds import a_world, check, combinations
 
+pytestmark = pytest.mark.slow
+
 CAUGHT = (AssertionError, DatabaseError)  # by what the table predicts, or by a constraint
 only_once = pytest.mark.skipif(
     "connection.vendor != 'sqlite'", reason="all databases get their conditions from one text"

@@ -17,8 +17,8 @@ from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.fields import StatementNow
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
 from django_idempotency.store import attempts, claims, events, operations, records
-from tests.store.actors import actors
-from tests.store.rows_in_states import FUTURE, PAST, REPLY, SCOPE, a_call, put
+from tests.kit.rows import FUTURE, PAST, REPLY, SCOPE, a_call, put
+from tests.kit.threads import actors
 
 ON = "default"
 

@@ -8,9 +8,9 @@ import pytest
 
 from django_idempotency import Status
 from django_idempotency.core.transitions import TRANSITIONS, Edge, Transition
+from tests.kit.rows import columns_for, snapshot
 from tests.store.machine import run_machine
 from tests.store.oracle import Facts, Verb, applies
-from tests.store.rows_in_states import columns_for, snapshot
 from tests.store.verbs import ALL
 from tests.store.worlds import EVERY, a_world, check, combinations
 
@@ -46,6 +46,7 @@ def test_every_row_of_the_table_is_carried_out(transition: Transition, source: S
     assert any(carried_out), f"no statement carries out {transition.cite}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", list(Status))
 def test_no_two_rows_of_the_table_want_the_same_record(status: Status) -> None:
     """For one event and one set of facts the table gives one answer."""
@@ -68,6 +69,7 @@ def _subsets(names: list[str]) -> Iterator[list[str]]:
         yield [name for name, truth in zip(names, truths, strict=True) if truth]
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_any_order_of_anything_by_anybody_agrees_with_the_table() -> None:
     run_machine()

@@ -20,7 +20,7 @@ from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.store import claims, duties, records
 from django_idempotency.store.dialects import DIALECTS, Statement, adapt
 from docs.states import ABSENT, BOXES, DELETED, ROUTES
-from tests.store.rows_in_states import FUTURE, PAST, SCOPE, Row, a_call, a_row, put
+from tests.kit.rows import FUTURE, PAST, SCOPE, Row, a_call, a_row, put
 from tests.store.verbs import ALL
 
 TABLE = "idempotency_key"
@@ -247,6 +247,7 @@ def crowd() -> None:
             cursor.execute(f"ANALYZE {TABLE}")
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_pages_and_lookups_use_their_index() -> None:
     crowd()

@@ -16,8 +16,9 @@ from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.store import claims, limits
 from django_idempotency.store.watchdog import WATCHDOG, Watchdog
-from tests.store.rows_in_states import a_call
-from tests.store.silence import Way, silenceable
+from tests.kit.cable import Cable
+from tests.kit.rows import a_call
+from tests.store.silence import silenceable
 
 Pair: TypeAlias = tuple[socket.socket, socket.socket]
 LONG = 60.0
@@ -145,7 +146,7 @@ def test_a_child_process_has_a_watch_of_its_own(pairs: list[Pair]) -> None:
 
 
 @pytest.fixture
-def way(vendor: str) -> Iterator[Way]:
+def way(vendor: str) -> Iterator[Cable]:
     if vendor == "sqlite":
         pytest.skip("SQLite has no server that could hang")
     with silenceable(ALIAS) as way:
@@ -153,26 +154,26 @@ def way(vendor: str) -> Iterator[Way]:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_server_that_hangs_is_store_unavailable_within_the_limit(way: Way) -> None:
+def test_a_server_that_hangs_is_store_unavailable_within_the_limit(way: Cable) -> None:
     def claim(left: float) -> bool:
         return claims.claim(a_call(), uuid4(), ALIAS, left) is None
 
     assert limits.repeated(claim, ALIAS, 10) is True
-    way.open.clear()
+    way.silence()
     began = monotonic()
     with pytest.raises(StoreUnavailable):
         limits.repeated(claim, ALIAS, 0.5)
     assert 0.4 < monotonic() - began < 0.5 + LATE
     assert not WATCHDOG._guarded
-    way.open.set()
+    way.repair()
     assert limits.repeated(claim, ALIAS, 10) is False, "it works again, and finds the record"
     assert IdempotencyKey.objects.count() == 1
 
 
 @pytest.mark.django_db(transaction=True)
-def test_whatever_runs_under_a_limit_is_cut(way: Way) -> None:
+def test_whatever_runs_under_a_limit_is_cut(way: Cable) -> None:
     assert IdempotencyKey.objects.using(ALIAS).count() == 0
-    way.open.clear()
+    way.silence()
     with pytest.raises(StoreUnavailable), limits.limited(ALIAS, 0.3):
         IdempotencyKey.objects.using(ALIAS).count()
     assert not WATCHDOG._guarded

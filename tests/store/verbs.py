@@ -10,8 +10,8 @@ from django_idempotency.core.policy import LostLease
 from django_idempotency.core.replies import dump_headers
 from django_idempotency.core.transitions import Event
 from django_idempotency.store import attempts, claims, duties, operations, verdicts
+from tests.kit.rows import GRACE, LEASE, REPLY, SCOPE, Row
 from tests.store.oracle import Facts, Verb, later
-from tests.store.rows_in_states import GRACE, LEASE, REPLY, SCOPE, Row
 
 ON = "default"
 PICK_UP, WAIT = 120, 90.5

@@ -8,8 +8,8 @@ from django_idempotency import Status
 from django_idempotency.core.identity import record_id
 from django_idempotency.core.transitions import Guard
 from django_idempotency.models import IdempotencyKey
+from tests.kit.rows import SCOPE, a_row, columns_for, put, snapshot
 from tests.store.oracle import Facts, Verb, differences
-from tests.store.rows_in_states import SCOPE, a_row, columns_for, put, snapshot
 
 # What makes a guard true or false, for the row or for the caller.
 KNOBS = {

@@ -3,11 +3,8 @@ from __future__ import annotations
 import pytest
 
 from testproject.servers import kill_workers, workers
-from tests.processes import Site, at_once, wait_until
-
-
-def count(site: Site) -> int:
-    return int(site.anyone.get("/conformance/counter").json()["count"])
+from tests.kit.processes import Site
+from tests.kit.threads import at_once, wait_until
 
 
 @pytest.mark.parametrize(
@@ -26,7 +23,7 @@ def test_echo_changes_no_byte(site: Site, body: bytes, content_type: str) -> Non
     answer = site.anyone.post_bytes("/conformance/echo", body, content_type=content_type)
 
     assert (answer.status, answer.body, answer.headers["Content-Type"]) == (201, body, content_type)
-    assert count(site) == 1
+    assert site.executions() == 1
 
 
 def test_echo_invents_no_content_type(site: Site) -> None:
@@ -46,13 +43,13 @@ def test_status_answers_what_was_asked_for(site: Site, code: int) -> None:
 
     assert answer.status == code
     assert answer.body == (b"" if code == 204 else f"status:{code}".encode())
-    assert count(site) == 1
+    assert site.executions() == 1
 
 
 @pytest.mark.parametrize("path", ["status/199", "status/600", "slow", "slow?ms=-1", "slow?ms=x", "large?bytes=1e3"])
 def test_a_wrong_wish_is_refused_and_not_counted(site: Site, path: str) -> None:
     assert site.anyone.post_bytes(f"/conformance/{path}").status == 400
-    assert count(site) == 0
+    assert site.executions() == 0
 
 
 def test_slow_says_how_long_it_slept(site: Site) -> None:
@@ -70,16 +67,16 @@ def test_large_answers_that_many_bytes(site: Site, size: int) -> None:
 
 def test_every_worker_counts_in_one_counter(site: Site) -> None:
     at_once([lambda: site.anyone.post_bytes("/conformance/status/500")] * 40)
-    assert count(site) == 40
+    assert site.executions() == 40
 
     assert site.anyone.post("/conformance/reset").status == 204
-    assert count(site) == 0
+    assert site.executions() == 0
 
 
 def test_a_token_is_optional_but_a_wrong_one_is_refused(site: Site) -> None:
     assert site.alice.post_bytes("/conformance/echo", b"a").status == 201
     assert site.anyone.post_bytes("/conformance/echo", b"a", authorization="Token wrong").status == 401
-    assert count(site) == 1
+    assert site.executions() == 1
 
 
 @pytest.mark.parametrize("running", ["gunicorn"], indirect=True)
@@ -90,4 +87,4 @@ def test_killed_workers_are_replaced_and_what_they_counted_stays(site: Site) -> 
 
     assert len(killed) == 4
     wait_until(lambda: len(set(workers(site.service)) - set(killed)) == 4)
-    assert count(site) == 1
+    assert site.executions() == 1

@@ -1,25 +1,17 @@
-"""What /exports/ accepts, and what the report holds; workers that make it are in tests/lifecycle."""
+"""What /exports/ accepts, and what the report holds; workers that make it are in tests/celery."""
 
 from __future__ import annotations
 
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.management import call_command
 from django.test import Client
 
 from django_idempotency.operations import perform
 from testproject.payments.models import Export, ExportPage
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def alice() -> Client:
-    call_command("seed", verbosity=0)
-    return Client(headers={"Authorization": "Token alice-token", "Idempotency-Key": str(uuid4())})
 
 
 def ask(client: Client, **wishes: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.processes import Site
+from tests.kit.processes import Site
 
 
 def test_the_front_page_leads_to_the_admin(site: Site) -> None:

@@ -5,7 +5,8 @@ from uuid import uuid4
 
 import pytest
 
-from tests.processes import Site, at_once
+from tests.kit.processes import Site
+from tests.kit.threads import at_once
 
 ORDER = {"amount": 1200, "currency": "EUR", "customer": "ada"}
 

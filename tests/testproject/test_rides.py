@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from testproject.payments.rides import KILLED_AT
-from tests.processes import Site
+from tests.kit.processes import Site
 
 RIDE = {"origin": "Bonn", "target": "Ulm"}
 

@@ -32,12 +32,6 @@ def ledger(settings: Settings, tmp_path: Path) -> Ledger:
     return Ledger(settings.GATEWAY_LEDGER)
 
 
-@pytest.fixture
-def alice(db: None) -> Client:
-    call_command("seed", verbosity=0)
-    return Client(headers={"Authorization": "Token alice-token", "Idempotency-Key": str(uuid4())})
-
-
 def contents() -> list[Any]:
     return [list(model._default_manager.values_list()) for model in (User, Token, Payment, LedgerEntry)]
 

@@ -8,7 +8,7 @@ import pytest
 import stripe
 
 from testproject.http import Answer
-from tests.processes import Site
+from tests.kit.processes import Site
 
 CARD: Any = {"amount": 2500, "currency": "eur", "source": "tok_visa"}
 DEARER: Any = {**CARD, "amount": 9900}

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.processes import Site
+from tests.kit.processes import Site
 
 TRANSFER = {"from": "savings", "to": "current", "amount": 300}
 

@@ -10,7 +10,8 @@ import pytest
 
 from testproject.gateway.signatures import HEADER, sign
 from testproject.http import Answer
-from tests.processes import Site, at_once, wait_until
+from tests.kit.processes import Site
+from tests.kit.threads import at_once, wait_until
 
 PATH = "/webhooks/gateway/"
 SECRET = "whsec_demo"

@@ -1,0 +1,176 @@
+"""What is wrong is decided once; the health view, the doctor and the dashboard say the same."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from io import StringIO
+from typing import Any, Final
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+from django.db.models import F
+from django.test import Client
+from django.urls import reverse
+from django.utils.translation import override
+
+from django_idempotency import maintenance
+from django_idempotency.console.dashboard.numbers import clear_cache
+from django_idempotency.maintenance import health
+from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
+from django_idempotency.monitoring.durations import OperationStats
+from django_idempotency.monitoring.findings import (
+    SENTENCES,
+    URGENT,
+    Code,
+    JobRun,
+    Snapshot,
+    describe,
+    describe_plainly,
+    find,
+)
+from django_idempotency.monitoring.health import examine
+from django_idempotency.monitoring.jobs import SCHEDULED
+from django_idempotency.store import attempts
+from django_idempotency.store.operations import StoredOperation
+from tests.kit.records import change, claimed, doubtful
+
+ON_TIME: Final = {job.name: JobRun(job.name, 1.0, "{}", "") for job in SCHEDULED}
+WELL: Final = Snapshot(
+    oldest_overdue=None,
+    oldest_waiting=None,
+    unknown=0,
+    oldest_unknown=None,
+    dead_letters=0,
+    oldest_dead_letter=None,
+    runs=ON_TIME,
+    clocks_apart=0.0,
+)
+SLOW: Final = OperationStats(lease=10, retention=86_400, seconds=[4.0] * 100)
+FORGETFUL: Final = OperationStats(lease=10, retention=86_399)
+
+
+def ran(name: str, **values: Any) -> dict[str, JobRun]:
+    return {**ON_TIME, name: replace(ON_TIME[name], **values)}
+
+
+def test_nothing_is_wrong() -> None:
+    quick = OperationStats(lease=10, retention=None, seconds=[1.0] * 100)
+    assert find(replace(WELL, oldest_overdue=600.0, oldest_waiting=600.0, operations={"pay": quick})) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code", "values"),
+    [
+        ({"oldest_overdue": 601.0}, Code.LEASE_OVERDUE, {"age": 601.0}),
+        ({"oldest_waiting": 601.0}, Code.WORK_WAITING, {"age": 601.0}),
+        ({"dead_letters": 2, "oldest_dead_letter": 5.0}, Code.DEAD_LETTERS, {"count": 2, "age": 5.0}),
+        ({"unknown": 3, "oldest_unknown": 3601.0}, Code.UNKNOWN_OLD, {"count": 3, "age": 3601.0}),
+        ({"runs": ran("reap", error="gone")}, Code.JOB_FAILED, {"job": "reap", "error": "gone"}),
+        ({"runs": ran("reap", finished_ago=None)}, Code.JOB_NEVER_RAN, {"job": "reap"}),
+        ({"runs": ran("sweep", finished_ago=601.0)}, Code.JOB_LATE, {"job": "sweep", "age": 601.0}),
+        ({"operations": {"pay": FORGETFUL}}, Code.OPERATION_RETENTION_SHORT, {"operation": "pay", "retention": 86_399}),
+        (
+            {"operations": {"pay": SLOW}},
+            Code.LEASE_SHORT,
+            {"operation": "pay", "lease": 10, "p99": 4.0, "needed": 12},
+        ),
+        ({"clocks_apart": 2.1}, Code.CLOCKS_APART, {"difference": 2.1}),
+    ],
+    ids=lambda value: value.value if isinstance(value, Code) else "",
+)
+def test_each_finding(wrong: dict[str, Any], code: Code, values: dict[str, Any]) -> None:
+    (found,) = find(replace(WELL, **wrong))
+    assert (found.code, found.values, found.is_urgent) == (code, values, code in URGENT)
+    assert len(describe(found)) > 20
+    assert "%(" not in describe(found)
+
+
+def test_a_short_retention_is_found(settings: Any) -> None:
+    settings.IDEMPOTENCY = {"RETENTION": 3600}
+    (found,) = find(WELL)
+    assert (found.code, found.values) == (Code.RETENTION_SHORT, {"retention": 3600.0})
+    assert "is 1 h:" in describe(found)
+
+
+def test_a_job_that_failed_and_is_late_is_found_twice() -> None:
+    found = find(replace(WELL, runs=ran("sweep", finished_ago=700.0, error="gone")))
+    assert [each.code for each in found] == [Code.JOB_FAILED, Code.JOB_LATE]
+
+
+def test_a_job_without_a_schedule_is_never_late_but_may_fail() -> None:
+    runs = {**ON_TIME, "work": JobRun("work", 1e9, "{}", "gone")}
+    assert [each.code for each in find(replace(WELL, runs=runs))] == [Code.JOB_FAILED]
+
+
+def test_every_code_has_its_sentence() -> None:
+    assert set(SENTENCES) == set(Code)
+
+
+@pytest.fixture
+def trouble(settings: Any) -> None:
+    """One problem of each urgent kind, and some that are not urgent."""
+    settings.IDEMPOTENCY = {"RETENTION": 3600}
+    attempt = claimed()
+    assert attempts.defer(attempt.ref, attempt.token, StoredOperation("tests.health", "{}", "{}", 0), 60)
+    change(attempt, last_run_at=F("created_at") - timedelta(hours=1))
+    change(claimed(), locked_until=F("created_at") - timedelta(hours=1))
+    dead = doubtful()
+    change(dead, status="dead_letter", reconcile_after=None)
+    IdempotencyEvent.objects.create(record_id=dead.call.id, kind="dead letter", transition="T12")
+    change(doubtful(), created_at=F("created_at") - timedelta(hours=2))
+    maintenance.reap()
+    DutyRun.objects.filter(duty="reap").update(error="OperationalError: disk full")
+    assert IdempotencyKey.objects.count() == 4
+
+
+EXPECTED: Final = {*URGENT, Code.JOB_NEVER_RAN, Code.UNKNOWN_OLD, Code.RETENTION_SHORT}
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("trouble")
+def test_all_three_report_the_same(client: Client) -> None:
+    found = examine("default")
+    assert {each.code for each in found} == EXPECTED
+
+    output = StringIO()
+    with pytest.raises(CommandError, match=f"Problems found: {len(found)}"):
+        call_command("idempotency_doctor", "--json", stdout=output)
+    said = json.loads(output.getvalue())["findings"]
+    assert [each["code"] for each in said] == [each.code for each in found]
+
+    client.force_login(User.objects.create_superuser("root"))
+    clear_cache()
+    shown = client.get(reverse("admin:django_idempotency_dashboard")).context["problems"]
+    clear_cache()
+    assert len(shown) == len(found)
+    for part in ("no worker has begun it", "was not handled", "needs a person", "disk full", "1 outcome is unknown"):
+        assert [text for text in shown if part in text], part
+        assert [each for each in said if part in each["text"]], part
+
+    urgent = health()
+    assert {each.code for each in urgent.findings} == URGENT
+    assert set(urgent.as_json()["codes"]) == set(URGENT)
+
+
+def test_monitors_read_english_in_every_language() -> None:
+    (found,) = find(replace(WELL, clocks_apart=2.5))
+    with override("de"):
+        assert "differ by 2,5 s" in describe(found)
+        assert "differ by 2.5 s" in describe_plainly(found)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("hours", "code", "wrong"), [(1, "", True), (1, "NotExecuted", False), (30, "Not", True)])
+def test_the_dashboard_sees_work_that_no_worker_begins(client: Client, hours: int, code: str, wrong: bool) -> None:
+    """Work that was put back has its turn later."""
+    attempt = claimed()
+    assert attempts.defer(attempt.ref, attempt.token, StoredOperation("tests.health", "{}", "{}", 0), 60)
+    change(attempt, last_run_at=F("created_at") - timedelta(hours=hours), last_error_code=code)
+    client.force_login(User.objects.create_superuser("root"))
+    clear_cache()
+    page = client.get(reverse("admin:django_idempotency_dashboard")).content.decode()
+    clear_cache()
+    assert ("no worker has begun it" in page) is wrong
