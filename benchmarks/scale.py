@@ -1,7 +1,7 @@
-"""The duties on a large table: python -m benchmarks.scale [--rows 10000000]
+"""The jobs on a large table: python -m benchmarks.scale [--rows 10000000]
 
 Makes a PostgreSQL database of its own beside the one that DATABASE_URL names, fills it, and prints the time that
-EXPLAIN ANALYZE itself reports for each page a duty reads, and how a reaper and new keys get along.
+EXPLAIN ANALYZE itself reports for each page a job reads, and how a reaper and new keys get along.
 """
 
 from __future__ import annotations
@@ -127,22 +127,22 @@ def fill(url: str, rows: int) -> None:
 
 
 def scans(url: str) -> None:
-    from django_idempotency.store import duties
+    from django_idempotency.store import jobs
 
     page = {"limit": 1000, "began": 0}
     print(f"\n{'page':34}{'EXPLAIN ANALYZE':>18}   plan")
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET plan_cache_mode = force_generic_plan")
         for title, statement in (
-            ("sweep, 1,000 overdue leases", duties.LOST),
-            ("reconcile, 1,000 due", duties.DOUBTS),
-            ("resume, 1,000 due", duties.RESUMABLE),
+            ("sweep, 1,000 overdue leases", jobs.LOST),
+            ("reconcile, 1,000 due", jobs.DOUBTS),
+            ("resume, 1,000 due", jobs.RESUMABLE),
         ):
             explain(connection, title, statement.text("postgresql"), page)
-        past = connection.execute(duties.PAST.text("postgresql"), page).fetchall()
-        explain(connection, "reap, read a batch of 1,000", duties.PAST.text("postgresql"), page)
+        past = connection.execute(jobs.PAST.text("postgresql"), page).fetchall()
+        explain(connection, "reap, read a batch of 1,000", jobs.PAST.text("postgresql"), page)
         ids = {"ids": sorted(row[1] for row in past)}
-        explain(connection, "reap, delete a batch of 1,000", duties.DELETE.text("postgresql"), ids)
+        explain(connection, "reap, delete a batch of 1,000", jobs.DELETE.text("postgresql"), ids)
 
 
 def explain(connection: psycopg.Connection[Any], title: str, text: str, values: dict[str, Any]) -> None:
@@ -217,11 +217,11 @@ def reap(stop: threading.Event, pause: float, rate: list[float]) -> None:
     from django.db import connections
 
     from django_idempotency.maintenance import Bounds
-    from django_idempotency.maintenance import reap as duty
+    from django_idempotency.maintenance import reap as job
 
     deleted, began = 0, time.monotonic()
     while not stop.is_set():
-        counts = duty(Bounds(batch_size=1000, max_runtime=0, pause=pause))
+        counts = job(Bounds(batch_size=1000, max_runtime=0, pause=pause))
         deleted += counts["deleted"]
         if not counts["deleted"]:
             break

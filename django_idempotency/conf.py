@@ -1,15 +1,15 @@
-"""The settings: one dictionary, `IDEMPOTENCY`, read live and never cached.
+"""The settings: one dictionary, `IDEMPOTENCY`, read live, and the policies that are made of it.
 
-Each property carries the name of its entry. What an entry may be, and what it means, is said at the policy argument
-of the same name; a policy argument wins over the setting.
+An entry means what the policy argument of the same name means, and a policy argument wins over the setting.
 """
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import fields, replace
 from datetime import timedelta
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from django.conf import settings
 from django.utils.module_loading import import_string
@@ -24,200 +24,7 @@ E = TypeVar("E", bound=StrEnum)
 PROFILES: Final = {"ietf": IETF, "stripe": STRIPE}
 _DEFAULT: Final = Policy()
 _ARGUMENTS: Final = frozenset(each.name for each in fields(Policy))
-_COUNTS: timedelta | None = timedelta(days=30)
-_EVENTS: timedelta | None = timedelta(days=90)
 _NONE: Final[Mapping[str, Any]] = {}
-
-
-class Settings:
-    """Every entry of `settings.IDEMPOTENCY`, with its type and its default."""
-
-    @property
-    def REQUIRED(self) -> bool:
-        return self._get("REQUIRED", _boolean, _DEFAULT.required)
-
-    @property
-    def LEASE(self) -> timedelta:
-        return self._get("LEASE", _duration, _DEFAULT.lease)
-
-    @property
-    def GRACE(self) -> timedelta:
-        return self._get("GRACE", _duration, _DEFAULT.grace)
-
-    @property
-    def RETENTION(self) -> timedelta | None:
-        return self._get("RETENTION", _optional_duration, _DEFAULT.retention)
-
-    @property
-    def EXPIRY(self) -> Expiry:
-        return self._get("EXPIRY", _one_of(Expiry), _DEFAULT.expiry)
-
-    @property
-    def AUDIT(self) -> timedelta:
-        return self._get("AUDIT", _duration, _DEFAULT.audit)
-
-    @property
-    def AFTER_EXPIRY(self) -> AfterExpiry:
-        return self._get("AFTER_EXPIRY", _one_of(AfterExpiry), _DEFAULT.after_expiry)
-
-    @property
-    def ATTEMPTS(self) -> int:
-        return self._get("ATTEMPTS", _count, _DEFAULT.attempts)
-
-    @property
-    def CLAIM_LIMIT(self) -> timedelta:
-        return self._get("CLAIM_LIMIT", _duration, _DEFAULT.claim_limit)
-
-    @property
-    def RETRY_HINT(self) -> timedelta:
-        return self._get("RETRY_HINT", _duration, _DEFAULT.retry_hint)
-
-    @property
-    def MAX_BODY(self) -> int:
-        return self._get("MAX_BODY", _count, _DEFAULT.reply.max_body)
-
-    @property
-    def CANONICAL_LIMIT(self) -> int:
-        return self._get("CANONICAL_LIMIT", _count, _DEFAULT.fingerprint.canonical_limit)
-
-    @property
-    def SECRETS(self) -> Mapping[str, bytes]:
-        return self._get("SECRETS", _secrets, {})
-
-    @property
-    def RECONCILE_TRIES(self) -> int:
-        return self._get("RECONCILE_TRIES", _one_or_more, 10)
-
-    @property
-    def RECONCILE_BACKOFF(self) -> timedelta:
-        return self._get("RECONCILE_BACKOFF", _duration, timedelta(seconds=30))
-
-    @property
-    def RECONCILE_BACKOFF_MAX(self) -> timedelta:
-        return self._get("RECONCILE_BACKOFF_MAX", _duration, timedelta(hours=6))
-
-    @property
-    def RECONCILE_LIMIT(self) -> timedelta:
-        return self._get("RECONCILE_LIMIT", _some_time, timedelta(seconds=30))
-
-    @property
-    def COUNT_OUTCOMES(self) -> bool:
-        return self._get("COUNT_OUTCOMES", _boolean, False)
-
-    @property
-    def COUNT_RETENTION(self) -> timedelta | None:
-        return self._get("COUNT_RETENTION", _optional_duration, _COUNTS)
-
-    @property
-    def EVENT_RETENTION(self) -> timedelta | None:
-        return self._get("EVENT_RETENTION", _optional_duration, _EVENTS)
-
-    @property
-    def PROFILE(self) -> Profile:
-        return self._get("PROFILE", _profile, IETF)
-
-    @property
-    def SCOPE(self) -> Callable[..., str] | None:
-        return self._get("SCOPE", _function, None)
-
-    @property
-    def PICK_UP(self) -> timedelta:
-        """A message that nobody acted on for so long counts as lost."""
-        return self._get("PICK_UP", _duration, timedelta(minutes=1))
-
-    @property
-    def ENQUEUE(self) -> Callable[[str], object] | None:
-        """Tells a worker of a record. Left out: the Celery task, where Celery is used. None: nobody is told."""
-        return self._get("ENQUEUE", _function, None)
-
-    def is_given(self, name: str) -> bool:
-        """Whether the project wrote this entry, if only to say None."""
-        return name in entries()
-
-    def _get(self, name: str, convert: Callable[[Any], T], default: T) -> T:
-        given = entries()
-        if name not in given:
-            return default
-        try:
-            return convert(given[name])
-        except (TypeError, ValueError, OverflowError, ImportError) as error:
-            raise ValueError(f"IDEMPOTENCY[{name!r}]: {error}") from error
-
-
-def entries() -> Any:
-    """The dictionary as the project wrote it."""
-    return getattr(settings, "IDEMPOTENCY", _NONE)
-
-
-def urlconf() -> str | None:
-    """The project's URLs, where it has any."""
-    return getattr(settings, "ROOT_URLCONF", None)
-
-
-def middleware() -> list[str]:
-    """The project's middleware, outermost first."""
-    return list(settings.MIDDLEWARE)
-
-
-def user_model() -> str:
-    """The model of the project's users."""
-    return settings.AUTH_USER_MODEL.lower()
-
-
-def upload_limit() -> int | None:
-    """The largest body that Django keeps in memory."""
-    limit: int | None = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-    return limit
-
-
-def use_tz() -> bool:
-    """Whether the project's times know their zone."""
-    return settings.USE_TZ
-
-
-def names() -> list[str]:
-    """Every entry there is."""
-    return [name for name, value in vars(Settings).items() if isinstance(value, property)]
-
-
-conf: Final = Settings()
-
-
-def default_policy() -> Policy:
-    """Return the policy of the settings alone, made once as long as they stay the same."""
-    return _DEFAULTS.policy()
-
-
-def policy(**arguments: Any) -> Policy:
-    """A policy whose arguments win over the settings, and the settings over the defaults."""
-    given = {
-        "required": conf.REQUIRED,
-        "lease": conf.LEASE,
-        "grace": conf.GRACE,
-        "retention": conf.RETENTION,
-        "expiry": conf.EXPIRY,
-        "audit": conf.AUDIT,
-        "after_expiry": conf.AFTER_EXPIRY,
-        "attempts": conf.ATTEMPTS,
-        "claim_limit": conf.CLAIM_LIMIT,
-        "retry_hint": conf.RETRY_HINT,
-        "profile": conf.PROFILE,
-        "scope": conf.SCOPE,
-    }
-    chosen = Policy(**{**given, **arguments})
-    return replace(chosen, reply=_reply(chosen.reply), fingerprint=_fingerprint(chosen.fingerprint))
-
-
-def _reply(rule: ReplyRule) -> ReplyRule:
-    """What a rule leaves at its default comes from the settings, as with the policy's own arguments."""
-    return replace(rule, max_body=conf.MAX_BODY) if rule.max_body == _DEFAULT.reply.max_body else rule
-
-
-def _fingerprint(rule: FingerprintRule) -> FingerprintRule:
-    if rule.canonical_limit == _DEFAULT.fingerprint.canonical_limit:
-        rule = replace(rule, canonical_limit=conf.CANONICAL_LIMIT)
-    secrets = conf.SECRETS
-    return replace(rule, secrets=secrets, secret_id=next(iter(secrets))) if secrets and not rule.secrets else rule
 
 
 def _boolean(value: Any) -> bool:
@@ -288,8 +95,139 @@ def _profile(value: Any) -> Profile:
     return value
 
 
+class Setting(Generic[T]):
+    """One entry of the dictionary, converted each time it is read. ValueError names the entry that is wrong."""
+
+    def __init__(self, convert: Callable[[Any], T], default: T) -> None:
+        self.convert = convert
+        self.default = default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: object, owner: type) -> T:
+        given = entries()
+        if self.name not in given:
+            return self.default
+        try:
+            return self.convert(given[self.name])
+        except (TypeError, ValueError, OverflowError, ImportError) as error:
+            raise ValueError(f"IDEMPOTENCY[{self.name!r}]: {error}") from error
+
+
+class Settings:
+    """Every entry of `settings.IDEMPOTENCY`, with its type and its default."""
+
+    REQUIRED = Setting[bool](_boolean, _DEFAULT.required)
+    LEASE = Setting[timedelta](_duration, _DEFAULT.lease)
+    GRACE = Setting[timedelta](_duration, _DEFAULT.grace)
+    RETENTION = Setting[timedelta | None](_optional_duration, _DEFAULT.retention)
+    EXPIRY = Setting[Expiry](_one_of(Expiry), _DEFAULT.expiry)
+    AUDIT = Setting[timedelta](_duration, _DEFAULT.audit)
+    AFTER_EXPIRY = Setting[AfterExpiry](_one_of(AfterExpiry), _DEFAULT.after_expiry)
+    ATTEMPTS = Setting[int](_count, _DEFAULT.attempts)
+    CLAIM_LIMIT = Setting[timedelta](_duration, _DEFAULT.claim_limit)
+    RETRY_HINT = Setting[timedelta](_duration, _DEFAULT.retry_hint)
+    MAX_BODY = Setting[int](_count, _DEFAULT.reply.max_body)
+    CANONICAL_LIMIT = Setting[int](_count, _DEFAULT.fingerprint.canonical_limit)
+    SECRETS = Setting[Mapping[str, bytes]](_secrets, {})
+    RECONCILE_TRIES = Setting[int](_one_or_more, 10)
+    RECONCILE_BACKOFF = Setting[timedelta](_duration, timedelta(seconds=30))
+    RECONCILE_BACKOFF_MAX = Setting[timedelta](_duration, timedelta(hours=6))
+    RECONCILE_LIMIT = Setting[timedelta](_some_time, timedelta(seconds=30))
+    COUNT_OUTCOMES = Setting[bool](_boolean, False)
+    COUNT_RETENTION = Setting[timedelta | None](_optional_duration, timedelta(days=30))
+    EVENT_RETENTION = Setting[timedelta | None](_optional_duration, timedelta(days=90))
+    PROFILE = Setting[Profile](_profile, IETF)
+    SCOPE = Setting[Callable[..., str] | None](_function, None)
+    # A message that no worker acted on for so long counts as lost.
+    PICK_UP = Setting[timedelta](_duration, timedelta(minutes=1))
+    # Tells a worker of a record. Left out: the Celery task, if the project uses Celery. None: workers look for work.
+    ENQUEUE = Setting[Callable[[str], object] | None](_function, None)
+
+    def is_given(self, name: str) -> bool:
+        """True if the project wrote this entry, even as None."""
+        return name in entries()
+
+
+def entries() -> Any:
+    """Return the dictionary as the project wrote it."""
+    return getattr(settings, "IDEMPOTENCY", _NONE)
+
+
+def urlconf() -> str | None:
+    """Return the project's URLconf, if it has one."""
+    return getattr(settings, "ROOT_URLCONF", None)
+
+
+def middleware() -> list[str]:
+    """Return the project's middleware, outermost first."""
+    return list(settings.MIDDLEWARE)
+
+
+def user_model() -> str:
+    """Return the label of the project's user model."""
+    return settings.AUTH_USER_MODEL.lower()
+
+
+def upload_limit() -> int | None:
+    """Return the size of the largest body that Django keeps in memory."""
+    limit: int | None = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    return limit
+
+
+def use_tz() -> bool:
+    """True if the project's times have a time zone."""
+    return settings.USE_TZ
+
+
+def names() -> list[str]:
+    """Return the names of all entries."""
+    return [name for name, value in vars(Settings).items() if isinstance(value, Setting)]
+
+
+conf: Final = Settings()
+
+
+def default_policy() -> Policy:
+    """Return the policy of the settings alone, made once as long as they stay the same."""
+    return _DEFAULTS.policy()
+
+
+def policy(**arguments: Any) -> Policy:
+    """Make a policy: arguments win over settings, and settings over defaults."""
+    given = {
+        "required": conf.REQUIRED,
+        "lease": conf.LEASE,
+        "grace": conf.GRACE,
+        "retention": conf.RETENTION,
+        "expiry": conf.EXPIRY,
+        "audit": conf.AUDIT,
+        "after_expiry": conf.AFTER_EXPIRY,
+        "attempts": conf.ATTEMPTS,
+        "claim_limit": conf.CLAIM_LIMIT,
+        "retry_hint": conf.RETRY_HINT,
+        "profile": conf.PROFILE,
+        "scope": conf.SCOPE,
+    }
+    chosen = Policy(**{**given, **arguments})
+    return replace(chosen, reply=_reply(chosen.reply), fingerprint=_fingerprint(chosen.fingerprint))
+
+
+def _reply(rule: ReplyRule) -> ReplyRule:
+    """Fill in from the settings what the rule leaves at its default."""
+    return replace(rule, max_body=conf.MAX_BODY) if rule.max_body == _DEFAULT.reply.max_body else rule
+
+
+def _fingerprint(rule: FingerprintRule) -> FingerprintRule:
+    if rule.canonical_limit == _DEFAULT.fingerprint.canonical_limit:
+        rule = replace(rule, canonical_limit=conf.CANONICAL_LIMIT)
+    secrets = conf.SECRETS
+    return replace(rule, secrets=secrets, secret_id=next(iter(secrets))) if secrets and not rule.secrets else rule
+
+
 class Arguments:
-    """A policy's arguments as an endpoint wrote them; the settings fill in the rest whenever they change."""
+    """A policy's arguments as an endpoint wrote them. The settings fill in the rest."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         self.given = dict(arguments)
@@ -301,10 +239,10 @@ class Arguments:
         self._policy: Policy | None = None
 
     def policy(self) -> Policy:
-        """The policy under the settings of this moment: made anew only when the dictionary is another one."""
+        """Return the policy under the current settings, made again only when they have changed."""
         current = entries()
-        if self._policy is None or current is not self._made_from:
-            self._policy, self._made_from = policy(**self.given), current
+        if self._policy is None or current != self._made_from:
+            self._policy, self._made_from = policy(**self.given), copy(current)
         return self._policy
 
 

@@ -26,19 +26,19 @@ from django_idempotency.flow.messages import pick_up_seconds, send, sender
 from django_idempotency.flow.reconcile import reconcile_one
 from django_idempotency.flow.settle import Outcome
 from django_idempotency.flow.worker import perform, resume_one
-from django_idempotency.models import DutyRun
+from django_idempotency.models import MaintenanceRun
 from django_idempotency.monitoring.health import health
 from django_idempotency.signals import announce, logger
 from django_idempotency.store import counts as outcomes
-from django_idempotency.store import duties, events
+from django_idempotency.store import events, jobs
 from django_idempotency.store.database import alias
 from django_idempotency.store.deletion import delete_page, is_contended
 
 __all__ = ["Bounds", "health", "reap", "reconcile", "resume", "sweep", "work"]
 
 Progress = Callable[[Counter[str]], None]
-Look = Callable[[int, str, int], list[duties.Due]]  # limit, database, seconds since the run began
-Turn = tuple[Look, Callable[[duties.Due], str]]  # which rows, and what is done with one; returns what is counted
+Look = Callable[[int, str, int], list[jobs.Due]]  # limit, database, seconds since the run began
+Turn = tuple[Look, Callable[[jobs.Due], str]]  # which rows, and what is done with one; returns what is counted
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class _Run:
         """True if the run has used up its time; asked between rows, because one poll may take long."""
         return self.bounds.stopped() or monotonic() >= self._end
 
-    def read_pages(self, look: Look) -> Iterator[list[duties.Due]]:
+    def read_pages(self, look: Look) -> Iterator[list[jobs.Due]]:
         """Yield rows that were due when the run began, each once, until there are no more or the run is over.
 
         Rows that fail stay due and sort first. Each page grows by their number so they cannot crowd out the rest.
@@ -91,7 +91,7 @@ class _Run:
             still_due = max(still_due, len(page) - len(fresh))
             sleep(bounds.pause)
 
-    def handle(self, due: duties.Due, function: Callable[[duties.Due], str]) -> None:
+    def handle(self, due: jobs.Due, function: Callable[[jobs.Due], str]) -> None:
         """Do one row. An error is this row's alone, unless the database is gone: that ends the run."""
         try:
             self.counts[function(due)] += 1
@@ -110,17 +110,17 @@ def sweep(bounds: Bounds | None = None) -> Counter[str]:
     """Mark attempts whose lease expired as unknown, and send messages again that no worker picked up."""
     bounds = bounds or Bounds()
 
-    def mark(due: duties.Due) -> str:
+    def mark(due: jobs.Due) -> str:
         return "unknown" if lapse(due.ref(bounds.using)) else "overtaken"
 
-    def send_again(due: duties.Due) -> str:
-        if not duties.enqueued_again(due.ref(bounds.using), pick_up_seconds()):
+    def send_again(due: jobs.Due) -> str:
+        if not jobs.enqueued_again(due.ref(bounds.using), pick_up_seconds()):
             return "overtaken"
         return "enqueued" if send(due.id) else "failed"
 
-    turns: list[Turn] = [(duties.find_lost, mark)]
+    turns: list[Turn] = [(jobs.find_lost, mark)]
     if sender():  # else `work` finds the rows that wait
-        turns.append((duties.find_waiting, send_again))
+        turns.append((jobs.find_waiting, send_again))
     return _take_turns("sweep", turns, bounds)
 
 
@@ -128,24 +128,24 @@ def reconcile(bounds: Bounds | None = None) -> Counter[str]:
     """Ask about every unknown outcome that is due."""
     bounds = bounds or Bounds()
 
-    def ask(due: duties.Due) -> str:
+    def ask(due: jobs.Due) -> str:
         outcome: Outcome = reconcile_one(due.id, bounds.using)
         return outcome.value
 
-    return _take_turns("reconcile", [(duties.find_doubts, ask)], bounds)
+    return _take_turns("reconcile", [(jobs.find_doubts, ask)], bounds)
 
 
 def resume(bounds: Bounds | None = None) -> Counter[str]:
     """Continue operations whose process is gone; for deferred ones, send a worker a message."""
     bounds = bounds or Bounds()
 
-    def go_on(due: duties.Due) -> str:
+    def go_on(due: jobs.Due) -> str:
         outcome: Outcome = resume_one(due.id, bounds.using)
         return outcome.value
 
-    turns: list[Turn] = [(duties.find_resumable, go_on)]
+    turns: list[Turn] = [(jobs.find_resumable, go_on)]
     if sender():
-        turns.append((duties.find_unfinished, go_on))
+        turns.append((jobs.find_unfinished, go_on))
     return _take_turns("resume", turns, bounds)
 
 
@@ -153,10 +153,10 @@ def work(bounds: Bounds | None = None) -> Counter[str]:
     """Perform deferred operations that are due, here and now: a worker that needs no messages."""
     bounds = bounds or Bounds()
 
-    def do(due: duties.Due) -> str:
+    def do(due: jobs.Due) -> str:
         return perform(due.id, bounds.using).value
 
-    return _take_turns("work", [(duties.find_waiting, do), (duties.find_unfinished, do)], bounds)
+    return _take_turns("work", [(jobs.find_waiting, do), (jobs.find_unfinished, do)], bounds)
 
 
 def reap(bounds: Bounds | None = None) -> Counter[str]:
@@ -166,7 +166,7 @@ def reap(bounds: Bounds | None = None) -> Counter[str]:
     """
     bounds = bounds or Bounds()
     with _record_run("reap", bounds) as run:
-        for page in run.read_pages(duties.find_past):
+        for page in run.read_pages(jobs.find_past):
             _reap_page(page, run)
         if conf.EVENT_RETENTION is not None:
             _reap_old("events", events.past(conf.EVENT_RETENTION, bounds.using), run)
@@ -177,17 +177,17 @@ def reap(bounds: Bounds | None = None) -> Counter[str]:
     return run.counts
 
 
-def _reap_page(page: list[duties.Due], run: _Run) -> None:
+def _reap_page(page: list[jobs.Due], run: _Run) -> None:
     using, before = run.bounds.using, run.counts["deleted"]
     held = delete_page([due.id for due in page], using, run.counts)
     if run.counts["deleted"] - before == len(page):
         return
     reply = render(IETF, ABANDONED, 408, safe_new_key=True)
 
-    def end(due: duties.Due) -> str:
+    def end(due: jobs.Due) -> str:
         if due.status is Status.PENDING:
-            return "abandoned" if duties.abandon(due.ref(using), reply) else ""
-        return "expired" if duties.expire(due.ref(using)) else ""
+            return "abandoned" if jobs.abandon(due.ref(using), reply) else ""
+        return "expired" if jobs.expire(due.ref(using)) else ""
 
     for due in page:
         if due.status in (Status.PENDING, *Status.TERMINAL) and due.id not in held:
@@ -227,9 +227,9 @@ def _record_run(job: str, bounds: Bounds) -> Iterator[_Run]:
     if bounds.dry_run:
         yield run
         return
-    runs = DutyRun.objects.using(bounds.using)
-    runs.get_or_create(duty=job)  # two first runs at once would deadlock in update_or_create on MariaDB
-    runs.filter(duty=job).update(started_at=StatementNow())
+    runs = MaintenanceRun.objects.using(bounds.using)
+    runs.get_or_create(job=job)  # two first runs at once would deadlock in update_or_create on MariaDB
+    runs.filter(job=job).update(started_at=StatementNow())
     error = ""
     try:
         yield run
@@ -238,4 +238,4 @@ def _record_run(job: str, bounds: Bounds) -> Iterator[_Run]:
         raise
     finally:
         result = {"finished_at": StatementNow(), "counts": json.dumps(run.counts), "error": error}
-        runs.filter(duty=job).update(**result)
+        runs.filter(job=job).update(**result)

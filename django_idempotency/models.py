@@ -14,10 +14,10 @@ from django_idempotency.core.states import Status
 from django_idempotency.fields import ExactCharField, PresentIndex, StatementNow
 
 __all__ = [
-    "DutyRun",
     "IdempotencyCount",
     "IdempotencyEvent",
     "IdempotencyKey",
+    "MaintenanceRun",
 ]
 
 STATUSES = [(status.value, status.value.replace("_", " ")) for status in Status]
@@ -27,6 +27,14 @@ LOST_LEASE = [(each.value, each.value) for each in LostLease]
 def _among(statuses: Iterable[Status]) -> Q:
     """Match the records in one of these states. Sorted, so that the migration stays the same."""
     return Q(status__in=sorted(status.value for status in statuses))
+
+
+def _both_or_neither(one: Q, other: Q) -> Q:
+    return (one & other) | (~one & ~other)
+
+
+def _check(name: str, condition: Q) -> models.CheckConstraint:
+    return models.CheckConstraint(name=f"idempotency_key_{name}", condition=condition)
 
 
 class IdempotencyKeyQuerySet(models.QuerySet["IdempotencyKey"]):
@@ -122,42 +130,26 @@ class IdempotencyKey(models.Model):
         constraints = [
             # Key first: a person who has nothing but a key from a log finds its records.
             models.UniqueConstraint(fields=["key", "scope"], name="idempotency_key_scope_key"),
-            models.CheckConstraint(name="idempotency_key_status", condition=_among(Status)),
+            _check("status", _among(Status)),
             # A lease exists exactly while work is owed: by an attempt, or by the message that asks for one.
-            models.CheckConstraint(
-                name="idempotency_key_lease",
-                condition=(_among(Status.LEASED) & Q(locked_until__isnull=False))
-                | (~_among(Status.LEASED) & Q(locked_until__isnull=True)),
-            ),
+            _check("lease", _both_or_neither(_among(Status.LEASED), Q(locked_until__isnull=False))),
             # Only deferred work waits for a worker.
-            models.CheckConstraint(
-                name="idempotency_key_pending", condition=~Q(status=Status.PENDING.value) | Q(deferred=True)
-            ),
+            _check("pending", ~Q(status=Status.PENDING.value) | Q(deferred=True)),
             # The attempt that runs, or whose outcome is unknown, can be told from every other attempt.
-            models.CheckConstraint(
-                name="idempotency_key_token",
-                condition=~_among(Status.OWNED) | Q(attempt_token__isnull=False),
-            ),
+            _check("token", ~_among(Status.OWNED) | Q(attempt_token__isnull=False)),
             # An unknown outcome always has a time for its next check, so it cannot be forgotten; nothing else has one.
-            models.CheckConstraint(
-                name="idempotency_key_doubt_due",
-                condition=Q(status=Status.UNKNOWN.value, reconcile_after__isnull=False)
-                | (~Q(status=Status.UNKNOWN.value) & Q(reconcile_after__isnull=True)),
-            ),
+            _check("doubt_due", _both_or_neither(_among({Status.UNKNOWN}), Q(reconcile_after__isnull=False))),
             # A response exists exactly when the record has ended.
-            models.CheckConstraint(
-                name="idempotency_key_answer",
-                condition=(
+            _check(
+                "answer",
+                (
                     (_among(Status.TERMINAL) & Q(response_status__isnull=False, completed_at__isnull=False))
                     | Q(status=Status.EXPIRED.value)
                     | (~_among(Status.ENDED) & Q(response_status__isnull=True))
                 ),
             ),
             # Open records do not expire, so the reaper cannot even see them. Waiting work does: it can be abandoned.
-            models.CheckConstraint(
-                name="idempotency_key_expiry",
-                condition=~_among(Status.OPEN - {Status.PENDING}) | Q(expires_at__isnull=True),
-            ),
+            _check("expiry", ~_among(Status.OPEN - {Status.PENDING}) | Q(expires_at__isnull=True)),
         ]
         indexes = [
             PresentIndex(fields=["locked_until"], name="idempotency_key_overdue"),
@@ -175,7 +167,6 @@ class IdempotencyKey(models.Model):
 
     @property
     def ref(self) -> Ref:
-        """Where this record is."""
         return Ref(self.scope, self.id, self._state.db or DEFAULT_DB_ALIAS)
 
     @property
@@ -191,10 +182,9 @@ class IdempotencyKey(models.Model):
     @property
     def retention_over(self) -> bool:
         """True if the response need not be kept any longer."""
-        ended = self.status in Status.TERMINAL or self.status == Status.FAILED_RETRYABLE
-        return self.status == Status.EXPIRED or (
-            ended and self.expires_at is not None and self.expires_at <= self.read_at
-        )
+        past = self.expires_at is not None and self.expires_at <= self.read_at
+        expires = self.status in Status.TERMINAL or self.status == Status.FAILED_RETRYABLE
+        return self.status == Status.EXPIRED or (past and expires)
 
     @property
     def is_resumable(self) -> bool:
@@ -222,22 +212,22 @@ class IdempotencyEvent(models.Model):
         return f"{self.kind} {self.transition}".strip()
 
 
-class DutyRun(models.Model):
-    """When a maintenance duty last ran and what it did. One row a duty."""
+class MaintenanceRun(models.Model):
+    """When a maintenance job last ran and what it did. One row a job."""
 
-    duty = models.CharField(_("duty"), max_length=32, primary_key=True)
+    job = models.CharField(_("job"), max_length=32, primary_key=True)
     started_at = models.DateTimeField(_("started at"), null=True, blank=True)
     finished_at = models.DateTimeField(_("finished at"), null=True, blank=True)
     counts = models.TextField(_("counts"), blank=True, db_default="")
     error = models.TextField(_("error"), blank=True, db_default="")
 
     class Meta:
-        db_table = "idempotency_duty_run"
-        verbose_name = _("duty run")
-        verbose_name_plural = _("duty runs")
+        db_table = "idempotency_maintenance_run"
+        verbose_name = _("maintenance run")
+        verbose_name_plural = _("maintenance runs")
 
     def __str__(self) -> str:
-        return self.duty
+        return self.job
 
 
 class IdempotencyCount(models.Model):

@@ -23,7 +23,7 @@ STATEMENT: Final = re.compile(
     r"(BEGIN|COMMIT|ROLLBACK)|(INSERT|UPDATE|DELETE|SELECT).*?\b(?:idempotency|payments)_(\w+)", re.DOTALL
 )
 OTHERS: Final = ("COV", "CELERY_", "DATABASE_", "DJANGO_", "GATEWAY_", "IDEMPOTENCY_")  # they would change the flows
-TABLES: Final = {"key": "the record", "event": "the audit trail", "duty_run": "the run of the job"}
+TABLES: Final = {"key": "the record", "event": "the audit trail", "job_run": "the run of the job"}
 
 
 class Line(NamedTuple):

@@ -63,11 +63,11 @@ def follow_an_export(walk: Walk) -> None:
     print("    ==> the same key asks for the same report: nothing was added up twice.", flush=True)
 
 
-def wait_for(worker: Program, duty: str) -> None:
-    """The worker tells in its log what each run of a duty came to."""
+def wait_for(worker: Program, job: str) -> None:
+    """The worker tells in its log what each run of a job came to."""
     deadline = time.monotonic() + 2 * PATIENCE_SECONDS
-    while not (told := re.search(rf"{duty}\S* succeeded in \S+ (.*'landed'.*)", said := worker.log.read_text())):
+    while not (told := re.search(rf"{job}\S* succeeded in \S+ (.*'landed'.*)", said := worker.log.read_text())):
         check(worker.process.poll() is None, f"the worker ended; it said:\n{said[-2000:]}")
-        check(time.monotonic() < deadline, f"{duty} settled nothing; the worker said:\n{said[-2000:]}")
+        check(time.monotonic() < deadline, f"{job} settled nothing; the worker said:\n{said[-2000:]}")
         time.sleep(0.2)
-    print(f"    (the worker's log: {duty}: {told[1]})", flush=True)
+    print(f"    (the worker's log: {job}: {told[1]})", flush=True)

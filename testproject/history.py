@@ -16,7 +16,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from django_idempotency import Status
-from django_idempotency.models import DutyRun, IdempotencyCount, IdempotencyEvent, IdempotencyKey
+from django_idempotency.models import IdempotencyCount, IdempotencyEvent, IdempotencyKey, MaintenanceRun
 
 MARK = "seed-history"
 HOURS = 24
@@ -36,9 +36,9 @@ def fill() -> int:
         IdempotencyKey.objects.bulk_create(keys, batch_size=500)
         IdempotencyEvent.objects.bulk_create(events, batch_size=500)
         IdempotencyCount.objects.bulk_create(counts(dice, now), batch_size=500)
-        for duty, done in {"sweep": {"unknown": 1}, "reconcile": {"landed": 3}, "resume": {}, "reap": {}}.items():
+        for job, done in {"sweep": {"unknown": 1}, "reconcile": {"landed": 3}, "resume": {}, "reap": {}}.items():
             run = {"started_at": now, "finished_at": now, "counts": json.dumps(done)}
-            DutyRun.objects.get_or_create(duty=duty, defaults=run)
+            MaintenanceRun.objects.get_or_create(job=job, defaults=run)
     return len(keys)
 
 

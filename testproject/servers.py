@@ -107,7 +107,7 @@ def run(log: Path, *command: str, environment: Mapping[str, str] | None = None) 
 
 
 def start_worker(folder: Path, environment: Mapping[str, str]) -> Program:
-    """A Celery worker with beat in it, so that the duties run as often as the environment says."""
+    """A Celery worker with beat in it, so that the jobs run as often as the environment says."""
     log = folder / "worker.log"
     beat = ("--beat", "--schedule", str(folder / "beat-schedule"))
     command = ("celery", "-A", "testproject", "worker", "--concurrency", "1", "--loglevel", "INFO", *beat)

@@ -34,7 +34,7 @@ from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.flow.attempt import Attempt, Lease
 from django_idempotency.flow.registry import knows
 from django_idempotency.signals import announce, logger, security
-from django_idempotency.store import claims, duties, events, limits, operations, records
+from django_idempotency.store import claims, events, jobs, limits, operations, records
 from django_idempotency.store.database import alias
 
 ROUNDS: Final = 8  # each lost round is a race that another request won
@@ -128,7 +128,7 @@ def carry_out(decision: Move, call: Call, token: UUID, using: str, news: Announc
             return False
         case Exhaust(record):
             reply = render(call.policy.profile, EXHAUSTED, 500, safe_new_key=True)
-            duties.exhaust(record.ref(using), call.policy.attempts, reply)
+            jobs.exhaust(record.ref(using), call.policy.attempts, reply)
             return False
         case Execute():
             raise AssertionError(decision)  # pragma: no cover - there is no record to change
@@ -152,7 +152,7 @@ def lapse(ref: Ref) -> bool:
 
 
 def _lapse(ref: Ref) -> bool:
-    return events.audit(partial(duties.lapse, ref), ref, Kind.LEASE_EXPIRED)
+    return events.audit(partial(jobs.lapse, ref), ref, Kind.LEASE_EXPIRED)
 
 
 def _warn_of_lapse(record: UUID) -> None:

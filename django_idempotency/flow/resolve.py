@@ -32,7 +32,7 @@ from django_idempotency.flow.settle import (
 )
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.signals import logger
-from django_idempotency.store import duties, events, operations, records, verdicts
+from django_idempotency.store import events, jobs, operations, records, verdicts
 from django_idempotency.store.database import alias
 
 Reference: TypeAlias = UUID | str | tuple[str, str]
@@ -97,7 +97,7 @@ def enqueue(reference: Reference, *, by: str, reason: str, using: str | None = N
     """Send another message to a worker (D3). Postponed while the last one may still arrive."""
 
     def requeue(ref: Ref) -> bool:
-        won = duties.enqueued_again(ref, pick_up_seconds())
+        won = jobs.enqueued_again(ref, pick_up_seconds())
         if won:
             send_on_commit(ref.id, ref.using)
         return won
@@ -112,7 +112,7 @@ def enqueue(reference: Reference, *, by: str, reason: str, using: str | None = N
 
 def expire(reference: Reference, *, by: str, reason: str, using: str | None = None) -> Outcome:
     """Stop replaying the stored response (T18): the next request with the key runs as new."""
-    return _change(reference, duties.expire_now, Kind.EXPIRED, Outcome.EXPIRED, by, reason, using)
+    return _change(reference, jobs.expire_now, Kind.EXPIRED, Outcome.EXPIRED, by, reason, using)
 
 
 def _change(

@@ -22,7 +22,7 @@ from django_idempotency.flow.settle import Outcome, backoff, give_up
 from django_idempotency.flow.steps import resume_operation
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.signals import announce, logger
-from django_idempotency.store import attempts, claims, duties, events, records, verdicts
+from django_idempotency.store import attempts, claims, events, jobs, records, verdicts
 from django_idempotency.store.database import alias
 from django_idempotency.store.operations import StoredOperation
 
@@ -69,7 +69,7 @@ def _is_open_to_workers(row: IdempotencyKey) -> bool:
 def _leave_to_another_worker(row: IdempotencyKey) -> Outcome:
     """This process has no such code, or older code: offer the work again later."""
     wait = int(ELSEWHERE_SECONDS)
-    duties.enqueued_again(row.ref, wait)
+    jobs.enqueued_again(row.ref, wait)
     if row.attempt_token is not None:
         verdicts.postpone(row.ref, row.attempt_token, wait)
     return Outcome.POSTPONED

@@ -24,18 +24,18 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name="DutyRun",
+            name="MaintenanceRun",
             fields=[
-                ("duty", models.CharField(max_length=32, primary_key=True, serialize=False, verbose_name="duty")),
+                ("job", models.CharField(max_length=32, primary_key=True, serialize=False, verbose_name="job")),
                 ("started_at", models.DateTimeField(blank=True, null=True, verbose_name="started at")),
                 ("finished_at", models.DateTimeField(blank=True, null=True, verbose_name="finished at")),
                 ("counts", models.TextField(blank=True, db_default="", verbose_name="counts")),
                 ("error", models.TextField(blank=True, db_default="", verbose_name="error")),
             ],
             options={
-                "verbose_name": "duty run",
-                "verbose_name_plural": "duty runs",
-                "db_table": "idempotency_duty_run",
+                "verbose_name": "maintenance run",
+                "verbose_name_plural": "maintenance runs",
+                "db_table": "idempotency_maintenance_run",
             },
         ),
         migrations.CreateModel(
@@ -203,7 +203,7 @@ class Migration(migrations.Migration):
                             models.Q(("status__in", ["in_progress", "pending"]), ("locked_until__isnull", False)),
                             models.Q(
                                 models.Q(("status__in", ["in_progress", "pending"]), _negated=True),
-                                ("locked_until__isnull", True),
+                                models.Q(("locked_until__isnull", False), _negated=True),
                             ),
                             _connector="OR",
                         ),
@@ -225,8 +225,11 @@ class Migration(migrations.Migration):
                     ),
                     models.CheckConstraint(
                         condition=models.Q(
-                            models.Q(("reconcile_after__isnull", False), ("status", "unknown")),
-                            models.Q(models.Q(("status", "unknown"), _negated=True), ("reconcile_after__isnull", True)),
+                            models.Q(("status__in", ["unknown"]), ("reconcile_after__isnull", False)),
+                            models.Q(
+                                models.Q(("status__in", ["unknown"]), _negated=True),
+                                models.Q(("reconcile_after__isnull", False), _negated=True),
+                            ),
                             _connector="OR",
                         ),
                         name="idempotency_key_doubt_due",

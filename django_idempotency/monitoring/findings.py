@@ -60,7 +60,7 @@ class Finding:
 class JobRun:
     """The last run of a maintenance job."""
 
-    duty: str
+    job: str
     finished_ago: float | None  # seconds
     counts: str  # JSON
     error: str

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from django_idempotency.conf import conf
 from django_idempotency.fields import StatementNow
-from django_idempotency.models import DutyRun, IdempotencyKey
+from django_idempotency.models import IdempotencyKey, MaintenanceRun
 from django_idempotency.monitoring.durations import load_operations
 from django_idempotency.monitoring.findings import (
     LATE_SECONDS,
@@ -39,7 +39,7 @@ class Health:
     oldest_unknown: float | None  # since the key was first claimed
     dead_letters: int
     oldest_dead_letter: float | None  # since the key was first claimed
-    duties: dict[str, JobRun]
+    jobs: dict[str, JobRun]
 
     @property
     def findings(self) -> list[Finding]:
@@ -61,7 +61,7 @@ class Health:
             oldest_unknown=self.oldest_unknown,
             dead_letters=self.dead_letters,
             oldest_dead_letter=self.oldest_dead_letter,
-            runs=self.duties,
+            runs=self.jobs,
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def _load_health(using: str, runs: dict[str, JobRun]) -> Health:
         oldest_unknown=oldest_unknown,
         dead_letters=dead,
         oldest_dead_letter=oldest_dead_letter,
-        duties=runs,
+        jobs=runs,
     )
 
 
@@ -119,11 +119,11 @@ def load_job_runs(using: str, clock: Clock = timezone.now) -> tuple[dict[str, Jo
     The difference is None where no job has run: a statement needs a row to say the time in.
     """
     before = clock()
-    rows = list(DutyRun.objects.using(using).annotate(now=StatementNow()).order_by("duty"))
+    rows = list(MaintenanceRun.objects.using(using).annotate(now=StatementNow()).order_by("job"))
     after = clock()
     runs = {
-        row.duty: JobRun(
-            row.duty,
+        row.job: JobRun(
+            row.job,
             (row.now - row.finished_at).total_seconds() if row.finished_at else None,
             row.counts,
             row.error,

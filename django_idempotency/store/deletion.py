@@ -11,7 +11,7 @@ from django_idempotency.core.states import Status
 from django_idempotency.fields import StatementNow
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.signals import logger
-from django_idempotency.store import duties, limits
+from django_idempotency.store import jobs, limits
 
 _WAITS: Final = 12  # for a lock, per page: enough to find the one locked row of a thousand
 
@@ -24,7 +24,7 @@ def pointers() -> list[Any]:
 
 def delete(ids: list[UUID], using: str) -> int:
     """T19, T20: delete in one statement, or through the ORM's collector if other tables point at records."""
-    return _delete_with_collector(ids, using) if pointers() else duties.delete(ids, using)
+    return _delete_with_collector(ids, using) if pointers() else jobs.delete(ids, using)
 
 
 def delete_page(ids: list[UUID], using: str, counts: Counter[str]) -> set[UUID]:

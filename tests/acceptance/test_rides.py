@@ -133,9 +133,9 @@ def test_killed_anywhere_the_resumer_alone_brings_it_to_its_end(site: Site) -> N
         assert answered_as_if_nothing_had_happened(ride, answer), ride.kill
 
 
-def command(site: Site, duty: str) -> dict[str, int]:
+def command(site: Site, job: str) -> dict[str, int]:
     environment = {**os.environ, **LEASE, "DATABASE_URL": site.database_url, "GATEWAY_URL": site.gateway.url}
-    line = [sys.executable, "manage.py", f"idempotency_{duty}", "--json"]
+    line = [sys.executable, "manage.py", f"idempotency_{job}", "--json"]
     finished = subprocess.run(line, cwd=ROOT, env=environment, check=True, capture_output=True, text=True)
     counts: dict[str, int] = json.loads(finished.stdout)
     return counts

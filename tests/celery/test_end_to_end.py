@@ -84,12 +84,12 @@ def test_the_reconciler_settles_it_when_beat_says_so(site: Site, any_broker: Bro
         wait_until(lambda: lost.trail() == [("T6", ""), ("T9", "reconciler")])
         one_charge_one_payment_one_answer(lost)
         wait_until(lambda: set(consumer.said(r"Task django_idempotency\.(\w+)\[\S+\] succeeded")) == TASKS)
-    assert duties_that_ran(site) >= {"sweep", "reconcile", "resume", "reap"}
+    assert jobs_that_ran(site) >= {"sweep", "reconcile", "resume", "reap"}
 
 
-def duties_that_ran(site: Site) -> set[str]:
-    runs = site.rows("SELECT duty FROM idempotency_duty_run WHERE finished_at IS NOT NULL AND error = ''")
-    return {duty for (duty,) in runs}
+def jobs_that_ran(site: Site) -> set[str]:
+    runs = site.rows("SELECT job FROM idempotency_maintenance_run WHERE finished_at IS NOT NULL AND error = ''")
+    return {job for (job,) in runs}
 
 
 def test_a_webhook_settles_it(site: Site) -> None:

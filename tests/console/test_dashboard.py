@@ -23,7 +23,7 @@ from django_idempotency.console.dashboard import numbers
 from django_idempotency.console.dashboard.numbers import PERIODS, Figures, clear_cache, load_figures, read_figures
 from django_idempotency.console.wording import format_estimate
 from django_idempotency.core.identity import record_id
-from django_idempotency.models import DutyRun, IdempotencyKey
+from django_idempotency.models import IdempotencyKey, MaintenanceRun
 from django_idempotency.monitoring.units import format_number
 from django_idempotency.store import counts
 from django_idempotency.store.dialects import place_in_id_order
@@ -190,8 +190,8 @@ def test_a_history_is_shown(admin: Client, settings: Any, period: str) -> None:
 
 
 def test_nothing_at_all_is_said_in_words(admin: Client) -> None:
-    for duty in (maintenance.sweep, maintenance.reconcile, maintenance.resume, maintenance.reap):
-        duty()
+    for job in (maintenance.sweep, maintenance.reconcile, maintenance.resume, maintenance.reap):
+        job()
     text = page(admin)
     assert "No problems found" in text
     assert "Nothing is open" in text
@@ -205,9 +205,9 @@ def test_an_operations_name_is_no_markup(admin: Client) -> None:
     assert "<b>bold</b>" not in page(admin)
 
 
-def test_a_duty_that_failed_or_stopped_is_complained_about(admin: Client) -> None:
-    DutyRun.objects.create(duty="reap", error="OperationalError: gone", counts=json.dumps({"deleted": 3}))
-    DutyRun.objects.create(duty="sweep", finished_at="2000-01-01T00:00Z", counts=json.dumps({"unknown": 3}))
+def test_a_job_that_failed_or_stopped_is_complained_about(admin: Client) -> None:
+    MaintenanceRun.objects.create(job="reap", error="OperationalError: gone", counts=json.dumps({"deleted": 3}))
+    MaintenanceRun.objects.create(job="sweep", finished_at="2000-01-01T00:00Z", counts=json.dumps({"unknown": 3}))
     text = page(admin)
     assert "The last run of reap failed: OperationalError: gone" in text
     assert "The last run of sweep ended" in text
@@ -222,7 +222,9 @@ def test_a_short_lease_is_complained_about(admin: Client) -> None:
     assert "Operation tests.slow has a lease of 10 s" in page(admin)
 
 
-@pytest.mark.parametrize(("permission", "status"), [("view_idempotencykey", 200), ("view_dutyrun", 403), (None, 403)])
+@pytest.mark.parametrize(
+    ("permission", "status"), [("view_idempotencykey", 200), ("view_maintenancerun", 403), (None, 403)]
+)
 def test_who_may_view_the_records_may_see_it(client: Client, permission: str | None, status: int) -> None:
     person = User.objects.create_user("staff", is_staff=True)
     if permission:

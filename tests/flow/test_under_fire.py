@@ -40,7 +40,7 @@ def handed_over() -> Attempt:
 
 
 def in_the_end(attempt: Attempt) -> str:
-    """Time passes, the duties come by, and a worker gets every message, again and again."""
+    """Time passes, the jobs come by, and a worker gets every message, again and again."""
     record = IdempotencyKey.objects.filter(id=attempt.call.id)
     for _ in range(ENOUGH):
         past = F("created_at") - timedelta(seconds=1)

@@ -1,4 +1,4 @@
-"""Records in the states that the duties and the commands look for, and how a record looks now."""
+"""Records in the states that the jobs and the commands look for, and how a record looks now."""
 
 from __future__ import annotations
 

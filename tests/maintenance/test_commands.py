@@ -18,7 +18,7 @@ from django.utils import timezone
 from django_idempotency import maintenance
 from django_idempotency.fields import StatementNow
 from django_idempotency.management.commands import idempotency_work
-from django_idempotency.models import DutyRun, IdempotencyKey
+from django_idempotency.models import IdempotencyKey, MaintenanceRun
 from django_idempotency.monitoring.durations import load_operations
 from django_idempotency.monitoring.findings import describe_plainly
 from django_idempotency.monitoring.health import Clock, examine
@@ -38,7 +38,7 @@ def said(*arguments: str) -> str:
     return output.getvalue().strip()
 
 
-def test_stats_count_the_states_and_say_how_the_duties_are() -> None:
+def test_stats_count_the_states_and_say_how_the_jobs_are() -> None:
     for make in (completed, completed, claimed, doubtful):
         make()
     maintenance.sweep()
@@ -47,14 +47,14 @@ def test_stats_count_the_states_and_say_how_the_duties_are() -> None:
     text = said("idempotency_stats").splitlines()
 
     assert figures["statuses"] == {"completed": 2, "in_progress": 1, "unknown": 1}
-    assert (figures["unknown"], figures["dead_letters"], list(figures["duties"])) == (1, 0, ["sweep"])
+    assert (figures["unknown"], figures["dead_letters"], list(figures["jobs"])) == (1, 0, ["sweep"])
     assert text[:3] == ["completed: 2", "in progress: 1", "unknown: 1"]
     assert text[3].startswith("oldest unknown outcome: ")
     assert text[-1].startswith("last sweep: ")
 
 
 def test_stats_pass_complaints_on() -> None:
-    DutyRun.objects.create(duty="reap", error="OperationalError: gone")
+    MaintenanceRun.objects.create(job="reap", error="OperationalError: gone")
     assert said("idempotency_stats").splitlines()[-1] == "! The last run of reap failed: OperationalError: gone"
 
 
@@ -109,56 +109,56 @@ def test_inspect_says_when_there_is_nothing() -> None:
 
 
 @pytest.fixture
-def _all_duties_ran() -> None:
-    for duty in (maintenance.sweep, maintenance.reconcile, maintenance.resume, maintenance.reap):
-        duty()
+def _all_jobs_ran() -> None:
+    for job in (maintenance.sweep, maintenance.reconcile, maintenance.resume, maintenance.reap):
+        job()
 
 
 def found(clock: Clock = timezone.now) -> str:
     return "\n".join(map(describe_plainly, examine("default", clock)))
 
 
-@pytest.mark.usefixtures("_all_duties_ran")
+@pytest.mark.usefixtures("_all_jobs_ran")
 def test_doctor_is_content_with_a_system_in_order() -> None:
     completed()
     assert said("idempotency_doctor") == "nothing is wrong"
     assert json.loads(said("idempotency_doctor", "--json")) == {"healthy": True, "findings": []}
 
 
-def test_doctor_exits_with_1_and_says_which_duty_never_ran() -> None:
+def test_doctor_exits_with_1_and_says_which_job_never_ran() -> None:
     output = StringIO()
     with pytest.raises(CommandError, match="4") as caught:
         call_command("idempotency_doctor", stdout=output)
     assert caught.value.returncode == 1
     assert output.getvalue().splitlines() == [
-        f"The maintenance job {duty} has never run to its end: schedule it with Celery beat or cron."
-        for duty in ("sweep", "reconcile", "resume", "reap")
+        f"The maintenance job {job} has never run to its end: schedule it with Celery beat or cron."
+        for job in ("sweep", "reconcile", "resume", "reap")
     ]
 
 
-@pytest.mark.usefixtures("_all_duties_ran")
+@pytest.mark.usefixtures("_all_jobs_ran")
 @pytest.mark.parametrize(
-    ("duty", "ago", "wrong"), [("sweep", 590, False), ("sweep", 610, True), ("resume", 610, True), ("reap", 610, False)]
+    ("job", "ago", "wrong"), [("sweep", 590, False), ("sweep", 610, True), ("resume", 610, True), ("reap", 610, False)]
 )
-def test_doctor_notices_when_a_duty_stopped(duty: str, ago: int, wrong: bool) -> None:
-    DutyRun.objects.filter(duty=duty).update(finished_at=StatementNow() - Value(timedelta(seconds=ago)))
-    assert (f"The last run of {duty} ended" in found()) is wrong
+def test_doctor_notices_when_a_job_stopped(job: str, ago: int, wrong: bool) -> None:
+    MaintenanceRun.objects.filter(job=job).update(finished_at=StatementNow() - Value(timedelta(seconds=ago)))
+    assert (f"The last run of {job} ended" in found()) is wrong
 
 
-@pytest.mark.usefixtures("_all_duties_ran")
+@pytest.mark.usefixtures("_all_jobs_ran")
 @pytest.mark.parametrize(("age", "wrong"), [(3590, False), (3610, True)])
 def test_doctor_notices_an_old_doubt(age: int, wrong: bool) -> None:
     change(doubtful(), created_at=F("created_at") - timedelta(seconds=age))
     assert ("1 outcome is unknown" in found()) is wrong
 
 
-@pytest.mark.usefixtures("_all_duties_ran")
+@pytest.mark.usefixtures("_all_jobs_ran")
 def test_doctor_notices_a_dead_letter() -> None:
     dead_letter()
     assert "needs a person" in found()
 
 
-@pytest.mark.usefixtures("_all_duties_ran")
+@pytest.mark.usefixtures("_all_jobs_ran")
 @pytest.mark.parametrize(("hours", "wrong"), [(23, True), (24, False), (None, False)])
 def test_doctor_notices_a_retention_below_a_day(hours: int | None, wrong: bool, settings: Any) -> None:
     settings.IDEMPOTENCY = {"RETENTION": hours and hours * 3600}
@@ -167,7 +167,7 @@ def test_doctor_notices_a_retention_below_a_day(hours: int | None, wrong: bool, 
     assert ("Operation tests.kept keeps its responses" in found()) is wrong
 
 
-@pytest.mark.usefixtures("_all_duties_ran")
+@pytest.mark.usefixtures("_all_jobs_ran")
 @pytest.mark.parametrize(("runs", "seconds", "wrong"), [(100, 4, True), (100, 3, False), (99, 4, False)])
 def test_doctor_notices_a_lease_below_three_slow_runs(runs: int, seconds: int, wrong: bool) -> None:
     for _ in range(runs):
@@ -185,7 +185,7 @@ def test_runs_in_atomic_mode_have_no_duration() -> None:
     assert load_operations("default")["tests.atomic"].seconds == [1]
 
 
-@pytest.mark.usefixtures("_all_duties_ran")
+@pytest.mark.usefixtures("_all_jobs_ran")
 @pytest.mark.parametrize("age", [590, 620])
 def test_doctor_notices_work_that_no_worker_begins(age: int) -> None:
     attempt = claimed()
@@ -194,7 +194,7 @@ def test_doctor_notices_work_that_no_worker_begins(age: int) -> None:
     assert ("no worker has begun it" in found()) is (age > 600)
 
 
-@pytest.mark.usefixtures("_all_duties_ran")
+@pytest.mark.usefixtures("_all_jobs_ran")
 @pytest.mark.parametrize(("off", "wrong"), [(-3, True), (-1, False), (0, False), (1, False), (3, True)])
 def test_doctor_notices_clocks_that_are_apart(off: int, wrong: bool) -> None:
     def clock() -> datetime:
@@ -218,12 +218,12 @@ def test_doctor_notices_clocks_that_are_apart(off: int, wrong: bool) -> None:
         ("--database=nope", "--database must be one of default"),
     ],
 )
-def test_a_duty_refuses_what_it_cannot_run_with(option: str, message: str) -> None:
+def test_a_job_refuses_what_it_cannot_run_with(option: str, message: str) -> None:
     with pytest.raises(CommandError, match=message):
         said("idempotency_sweep", option)
 
 
-def test_a_duty_takes_what_it_can_run_with() -> None:
+def test_a_job_takes_what_it_can_run_with() -> None:
     assert said("idempotency_sweep", "--batch-size=100000", "--pause=0", "--max-runtime=0") == "nothing to do"
 
 

@@ -1,4 +1,4 @@
-"""django-celery-beat gets the duties, and keeps what an admin edited."""
+"""django-celery-beat gets the jobs, and keeps what an admin edited."""
 
 import json
 from io import StringIO

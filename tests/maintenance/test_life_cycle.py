@@ -16,7 +16,7 @@ from django_idempotency import Status, maintenance
 from django_idempotency.flow import claim
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.finish import finish
-from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
+from django_idempotency.models import IdempotencyEvent, IdempotencyKey, MaintenanceRun
 from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, Outcome, reconciler, resolve, try_again
 from testproject.payments.models import LedgerEntry
 from tests.kit.records import CREATED, OPERATION, book, claimed, doubtful, status_of
@@ -50,7 +50,7 @@ def test_the_sweeper_makes_a_lost_attempt_unknown_and_leaves_a_living_one() -> N
 
     assert (status_of(lost), status_of(living)) == ("unknown", "in_progress")
     assert IdempotencyEvent.objects.get().transition == "T6"
-    assert json.loads(DutyRun.objects.get(duty="sweep").counts) == {"unknown": 1}
+    assert json.loads(MaintenanceRun.objects.get(job="sweep").counts) == {"unknown": 1}
 
 
 def test_a_landed_verdict_writes_and_completes_together(answers: Callable[[Any], None]) -> None:
@@ -183,10 +183,10 @@ def test_batches_end_and_a_dry_run_changes_nothing() -> None:
     assert not IdempotencyKey.objects.exists()
 
 
-@pytest.mark.parametrize("duty", ["sweep", "reconcile", "resume", "reap"])
-def test_a_command_says_what_it_did(duty: str) -> None:
+@pytest.mark.parametrize("job", ["sweep", "reconcile", "resume", "reap"])
+def test_a_command_says_what_it_did(job: str) -> None:
     said = StringIO()
-    call_command(f"idempotency_{duty}", stdout=said)
+    call_command(f"idempotency_{job}", stdout=said)
     assert said.getvalue().strip() in ("nothing to do", "0 deleted")
 
 

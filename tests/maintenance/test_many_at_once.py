@@ -63,10 +63,10 @@ def _asked(registrations: None) -> None:
     reconciler(OPERATION)(ask)
 
 
-def until_nothing_is_left(duty: Settle) -> Counter[str]:
+def until_nothing_is_left(job: Settle) -> Counter[str]:
     total: Counter[str] = Counter()
     while IdempotencyKey.objects.filter(status__in=["in_progress", "unknown"]).exists():
-        total += duty()
+        total += job()
     return total
 
 

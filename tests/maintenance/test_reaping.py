@@ -277,13 +277,13 @@ def test_a_foreign_key_without_a_way_back_counts() -> None:
 @pytest.mark.django_db
 @pytest.mark.parametrize("number", [1, 60])
 def test_what_a_page_costs(way: str, number: int) -> None:
-    maintenance.reap()  # the duty's row is there from now on
+    maintenance.reap()  # the job's row is there from now on
     for _ in range(number):
         past(completed())
 
     cost = counted(maintenance.reap)
 
-    # The duty's row twice and its counts, one page, and whether there are old events and old counts.
+    # The job's row twice and its counts, one page, and whether there are old events and old counts.
     around = 6
     # One DELETE; or: lock, read what may still go, no pointers left behind, one DELETE.
     assert cost.plain == around + (1 if way == "plain batch" else 4), str(cost)

@@ -19,7 +19,7 @@ from django.utils.translation import override
 from django_idempotency import maintenance
 from django_idempotency.console.dashboard.numbers import clear_cache
 from django_idempotency.maintenance import health
-from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
+from django_idempotency.models import IdempotencyEvent, IdempotencyKey, MaintenanceRun
 from django_idempotency.monitoring.durations import OperationStats
 from django_idempotency.monitoring.findings import (
     SENTENCES,
@@ -122,7 +122,7 @@ def trouble(settings: Any) -> None:
     IdempotencyEvent.objects.create(record_id=dead.call.id, kind="dead letter", transition="T12")
     change(doubtful(), created_at=F("created_at") - timedelta(hours=2))
     maintenance.reap()
-    DutyRun.objects.filter(duty="reap").update(error="OperationalError: disk full")
+    MaintenanceRun.objects.filter(job="reap").update(error="OperationalError: disk full")
     assert IdempotencyKey.objects.count() == 4
 
 

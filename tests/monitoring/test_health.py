@@ -13,7 +13,7 @@ from django.urls import include, path
 from django_idempotency import maintenance
 from django_idempotency.flow.finish import doubt
 from django_idempotency.maintenance import health
-from django_idempotency.models import DutyRun, IdempotencyKey
+from django_idempotency.models import IdempotencyKey, MaintenanceRun
 from django_idempotency.reconciliation import Inconclusive, reconciler
 from django_idempotency.store import attempts, verdicts
 from django_idempotency.store.operations import StoredOperation
@@ -35,7 +35,7 @@ def test_nothing_to_complain_about(client: Client) -> None:
     maintenance.sweep()
     status, said = asked(client)
     assert (status, said["healthy"], said["complaints"]) == (200, True, [])
-    assert said["duties"]["sweep"]["error"] == ""
+    assert said["jobs"]["sweep"]["error"] == ""
 
 
 @pytest.mark.parametrize(("late", "status"), [(599, 200), (620, 503)])
@@ -89,8 +89,8 @@ def test_doubts_are_told_and_dead_letters_are_a_complaint(client: Client, settin
     assert verdicts.dismiss(attempt.ref) is False, "grace"
 
 
-def test_a_duty_that_failed_is_a_complaint() -> None:
-    DutyRun.objects.create(duty="reap", error="OperationalError: disk full")
+def test_a_job_that_failed_is_a_complaint() -> None:
+    MaintenanceRun.objects.create(job="reap", error="OperationalError: disk full")
     assert health().complaints == ["The last run of reap failed: OperationalError: disk full"]
 
 

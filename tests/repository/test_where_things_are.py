@@ -121,7 +121,7 @@ RECIPES = [
         5,
         {
             "core/transitions.py": "its transition, which is a recipe of its own",
-            "store/duties.py": "its statement, which is a recipe of its own",
+            "store/jobs.py": "its statement, which is a recipe of its own",
         },
     ),
     Recipe("### How to add a database", ("mysql",), 4),

@@ -11,7 +11,7 @@ from django.db import DatabaseError, Error, IntegrityError, connection, connecti
 
 from django_idempotency import Status
 from django_idempotency.exceptions import InsideTransaction, StoreUnavailable
-from django_idempotency.models import DutyRun, IdempotencyKey
+from django_idempotency.models import IdempotencyKey, MaintenanceRun
 from django_idempotency.store import claims, limits
 from django_idempotency.store.watchdog import WATCHDOG
 from tests.kit.databases import another_alias, backend, is_waiting, kill, sessions, without_autocommit
@@ -120,7 +120,7 @@ def test_a_duplicate_that_waits_behind_its_own_first_request_is_told_of_it(vendo
     def run_the_first() -> None:
         assert claimed(10)
         with transaction.atomic():
-            DutyRun.objects.create(duty="one")
+            MaintenanceRun.objects.create(job="one")
             writes.set()
             assert go.wait(60)
 
@@ -179,11 +179,11 @@ def test_a_database_that_cannot_be_reached_is_store_unavailable(vendor: str, tmp
 
 
 def add_two() -> None:
-    DutyRun.objects.bulk_create([DutyRun(duty="one"), DutyRun(duty="two")])
+    MaintenanceRun.objects.bulk_create([MaintenanceRun(job="one"), MaintenanceRun(job="two")])
 
 
-def touch(duty: str) -> None:
-    assert DutyRun.objects.filter(duty=duty).update(error=str(uuid4())) == 1
+def touch(job: str) -> None:
+    assert MaintenanceRun.objects.filter(job=job).update(error=str(uuid4())) == 1
 
 
 @pytest.mark.django_db(transaction=True)
@@ -217,7 +217,7 @@ def test_a_serialization_failure_may_be_repeated(vendor: str, crowd: list[Actor]
     def touch_what_has_changed() -> None:
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        assert DutyRun.objects.count() == 2
+        assert MaintenanceRun.objects.count() == 2
         crowd[0].do(touch, "one")
         touch("one")
 
@@ -232,7 +232,7 @@ def test_a_lock_that_is_not_given_may_be_repeated(vendor: str, crowd: list[Actor
 
     def want() -> None:
         with transaction.atomic():
-            DutyRun.objects.select_for_update(nowait=vendor != "sqlite").get(duty="one")
+            MaintenanceRun.objects.select_for_update(nowait=vendor != "sqlite").get(job="one")
 
     with held_open(crowd[0], lambda: touch("one")), pytest.raises(StoreUnavailable) as caught, limits.limited(ON, 0.05):
         want()
@@ -339,7 +339,7 @@ def test_a_connection_that_is_lost_inside_a_transaction_stays_lost(crowd: list[A
         lose_it_halfway()
     assert "inside the transaction" in str(caught.value.__cause__)
     connection.close()
-    assert not DutyRun.objects.exists()
+    assert not MaintenanceRun.objects.exists()
 
 
 @pytest.mark.django_db(transaction=True)

@@ -15,7 +15,7 @@ from django_idempotency.core.identity import Ref, derived_key
 from django_idempotency.core.policy import LostLease
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.fields import StatementNow
-from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
+from django_idempotency.models import IdempotencyEvent, IdempotencyKey, MaintenanceRun
 from django_idempotency.store import attempts, claims, events, operations, records
 from tests.kit.rows import FUTURE, PAST, REPLY, SCOPE, a_call, put
 from tests.kit.threads import actors
@@ -172,8 +172,8 @@ def test_a_reason_that_no_database_would_take_is_stored_without_what_it_refuses(
     assert (event.actor, event.reason) == ("gateway", "no such ?charge")
 
 
-def test_a_duty_is_called_by_its_name() -> None:
-    assert str(DutyRun(duty="sweep")) == "sweep"
+def test_a_job_is_called_by_its_name() -> None:
+    assert str(MaintenanceRun(job="sweep")) == "sweep"
 
 
 def test_a_record_derives_the_keys_that_its_attempts_used() -> None:

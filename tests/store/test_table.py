@@ -17,7 +17,7 @@ from django_idempotency import Status, store
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.transitions import TRANSITIONS, Edge
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
-from django_idempotency.store import claims, duties, records
+from django_idempotency.store import claims, jobs, records
 from django_idempotency.store.dialects import DIALECTS, Statement, adapt
 from docs.states import ABSENT, BOXES, DELETED, ROUTES
 from tests.kit.rows import FUTURE, PAST, SCOPE, Row, a_call, a_row, put
@@ -252,11 +252,11 @@ def crowd() -> None:
 def test_pages_and_lookups_use_their_index() -> None:
     crowd()
     for index, statement, page in (
-        ("idempotency_key_overdue", duties.LOST, duties.find_lost),
-        ("idempotency_key_overdue", duties.WAITING, duties.find_waiting),
-        ("idempotency_key_due", duties.DOUBTS, duties.find_doubts),
-        ("idempotency_key_due", duties.RESUMABLE, duties.find_resumable),
-        ("idempotency_key_expired", duties.PAST, duties.find_past),
+        ("idempotency_key_overdue", jobs.LOST, jobs.find_lost),
+        ("idempotency_key_overdue", jobs.WAITING, jobs.find_waiting),
+        ("idempotency_key_due", jobs.DOUBTS, jobs.find_doubts),
+        ("idempotency_key_due", jobs.RESUMABLE, jobs.find_resumable),
+        ("idempotency_key_expired", jobs.PAST, jobs.find_past),
     ):
         assert index in plan(statement, "bigint, float8", limit=100, began=-1)
         assert len(page(25, "default")) == 25

@@ -9,7 +9,7 @@ from django_idempotency.core.identity import Ref
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.replies import dump_headers
 from django_idempotency.core.transitions import Event
-from django_idempotency.store import attempts, claims, duties, operations, verdicts
+from django_idempotency.store import attempts, claims, jobs, operations, verdicts
 from tests.kit.rows import GRACE, LEASE, REPLY, SCOPE, Row
 from tests.store.oracle import Facts, Verb, later
 
@@ -381,52 +381,52 @@ ALL: Final = (
     # Sweeper and reaper
     Verb(
         "lapse",
-        duties.LAPSE,
+        jobs.LAPSE,
         Event.LAPSE,
-        lambda record, facts: duties.lapse(at(record)),
+        lambda record, facts: jobs.lapse(at(record)),
         lambda row, facts: _doubted("lease_over"),
     ),
     Verb(
         "enqueued_again",
-        duties.ENQUEUED_AGAIN,
+        jobs.ENQUEUED_AGAIN,
         Event.ENQUEUE,
-        lambda record, facts: duties.enqueued_again(at(record), PICK_UP),
+        lambda record, facts: jobs.enqueued_again(at(record), PICK_UP),
         lambda row, facts: {"locked_until": later(PICK_UP)},
     ),
     Verb(
         "exhaust",
-        duties.EXHAUST,
+        jobs.EXHAUST,
         Event.REQUEST,
-        lambda record, facts: duties.exhaust(at(record), facts.cap, REPLY),
+        lambda record, facts: jobs.exhaust(at(record), facts.cap, REPLY),
         lambda row, facts: {**_answered(row, facts), "last_error_code": "attempts_exhausted"},
         target=Status.FAILED,
     ),
     Verb(
         "abandon",
-        duties.ABANDON,
+        jobs.ABANDON,
         Event.ABANDON,
-        lambda record, facts: duties.abandon(at(record), REPLY),
+        lambda record, facts: jobs.abandon(at(record), REPLY),
         lambda row, facts: {**_answered(row, facts), "last_error_code": "abandoned"},
     ),
     Verb(
         "expire",
-        duties.EXPIRE,
+        jobs.EXPIRE,
         Event.EXPIRE,
-        lambda record, facts: duties.expire(at(record)),
+        lambda record, facts: jobs.expire(at(record)),
         lambda row, facts: {"expires_at": later(row["audit_seconds"])},
     ),
     Verb(
         "expire_now",
-        duties.EXPIRE_NOW,
+        jobs.EXPIRE_NOW,
         Event.EXPIRE_NOW,
-        lambda record, facts: duties.expire_now(at(record)),
+        lambda record, facts: jobs.expire_now(at(record)),
         lambda row, facts: {"expires_at": later(row["audit_seconds"] or 0)},
     ),
     Verb(
         "delete",
-        duties.DELETE,
+        jobs.DELETE,
         Event.DELETE,
-        lambda record, facts: duties.delete([record], ON) == 1,
+        lambda record, facts: jobs.delete([record], ON) == 1,
         lambda row, facts: {},
     ),
 )

@@ -39,7 +39,7 @@ def format_lines(counts: dict[str, int], now: Health) -> list[str]:
         f"oldest unknown outcome: {format_age(now.oldest_unknown)}",
         f"oldest expired lease: {format_age(now.oldest_overdue)}",
         f"dead letters: {now.dead_letters}",
-        *(f"last {name}: {format_age(run.finished_ago)} ago, {run.counts}" for name, run in now.duties.items()),
+        *(f"last {name}: {format_age(run.finished_ago)} ago, {run.counts}" for name, run in now.jobs.items()),
         *(f"! {complaint}" for complaint in now.complaints),
     ]
 

@@ -26,10 +26,10 @@ from django_idempotency import maintenance, signals
 from django_idempotency.core.identity import Ref
 from django_idempotency.flow.reconcile import LONGEST_WAIT_SECONDS
 from django_idempotency.maintenance import Bounds
-from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
+from django_idempotency.models import IdempotencyEvent, IdempotencyKey, MaintenanceRun
 from django_idempotency.monitoring.jobs import SCHEDULED
 from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, Outcome, Verdict, reconciler, resolve
-from django_idempotency.store import duties, limits
+from django_idempotency.store import jobs, limits
 from django_idempotency.tasks import beat_schedule
 from testproject.servers import ROOT
 from tests.kit.databases import without_autocommit
@@ -148,7 +148,7 @@ def test_a_database_that_is_gone_ends_the_run_and_the_run_says_so(monkeypatch: p
         maintenance.sweep()
 
     assert len(tried) == 1
-    assert DutyRun.objects.get(duty="sweep").error == "OperationalError: the server closed the connection"
+    assert MaintenanceRun.objects.get(job="sweep").error == "OperationalError: the server closed the connection"
 
 
 @pytest.mark.django_db
@@ -181,12 +181,12 @@ def test_every_turn_of_a_run_looks_at_what_was_due_when_the_run_began(monkeypatc
     """Else a long first turn would let the second one try again what has just failed."""
     looked: list[int] = []
 
-    def look(limit: int, using: str, age: int) -> list[duties.Due]:
+    def look(limit: int, using: str, age: int) -> list[jobs.Due]:
         looked.append(age)
         return []
 
-    monkeypatch.setattr(duties, "find_waiting", look)
-    monkeypatch.setattr(duties, "find_unfinished", look)
+    monkeypatch.setattr(jobs, "find_waiting", look)
+    monkeypatch.setattr(jobs, "find_unfinished", look)
     clock = iter(range(0, 100, 10))
     monkeypatch.setattr(maintenance, "monotonic", lambda: next(clock))
     assert maintenance.work() == {}
@@ -319,9 +319,9 @@ def test_an_operator_hears_that_an_attempt_is_running() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_first_runs_at_once_note_one_duty() -> None:
+def test_two_first_runs_at_once_note_one_job() -> None:
     assert at_once([sweep_apart, sweep_apart]) == [{}, {}]
-    assert [run.duty for run in DutyRun.objects.all()] == ["sweep"]
+    assert [run.job for run in MaintenanceRun.objects.all()] == ["sweep"]
 
 
 def sweep_apart() -> Counter[str]:
