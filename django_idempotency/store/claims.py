@@ -12,7 +12,7 @@ from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.store.dialects import Statement, dialect_of
 from django_idempotency.store.operations import StoredOperation
-from django_idempotency.store.records import COLUMNS, find, find_by_key, read, reply_values
+from django_idempotency.store.records import COLUMNS, Columns, find, find_by_key, read, reply_values
 
 _COLUMNS: Final = """id, scope, {key}, fingerprint, principal, operation, request_method, request_path, attempt_token,
     on_lost_lease, lease_seconds, grace_seconds, retention_seconds, audit_seconds, created_at, last_run_at,
@@ -142,7 +142,7 @@ def look(call: Call, using: str) -> tuple[bool, Record | None]:
     """Return whether no other request runs in atomic mode with this key, and the record if there is one."""
     gate = int.from_bytes(call.id.bytes[:8], "big", signed=True)
     ((alone, *record),) = LOOK.rows(using, scope=call.scope, id=call.id, gate=gate)
-    return bool(alone), read(tuple(record)) if record[0] is not None else None
+    return bool(alone), read(Columns._make(record)) if record[0] is not None else None
 
 
 def insert_finished(call: Call, token: UUID, reply: Reply, using: str) -> bool:

@@ -1,6 +1,6 @@
 """Reading records and writing their responses. Of a time is read what is left of it, by the database's clock."""
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from django_idempotency.core.decisions import Record
@@ -12,11 +12,33 @@ from django_idempotency.exceptions import UnreadableReply
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.store.dialects import Statement
 
-COLUMNS: Final = """
-    id, scope, {key}, status, fingerprint, attempt_token, attempts, tainted, deferred, on_lost_lease,
-    {left locked_until}, {left grace_until}, {left expires_at},
-    response_status, response_headers, response_body, response_schema_version
-"""
+
+class Columns(NamedTuple):
+    """What requests decide by: the columns that statements read, in their order. Times are read as seconds left."""
+
+    id: UUID | str
+    scope: str
+    key: str
+    status: str
+    fingerprint: str
+    attempt_token: UUID | str | None
+    attempts: int
+    tainted: bool
+    deferred: bool
+    on_lost_lease: str
+    locked_until: Any
+    grace_until: Any
+    expires_at: Any
+    response_status: int | None
+    response_headers: str
+    response_body: bytes | memoryview | None
+    response_schema_version: int | None
+
+
+_RENDERED: Final = {"key": "{key}"} | {
+    name: f"{{left {name}}}" for name in ("locked_until", "grace_until", "expires_at")
+}
+COLUMNS: Final = ", ".join(_RENDERED.get(name, name) for name in Columns._fields)
 
 FIND = Statement("", f"SELECT {COLUMNS} FROM idempotency_key WHERE scope = %(scope)s AND id = %(id)s")
 FIND_BY_KEY = Statement("", f"SELECT {COLUMNS} FROM idempotency_key WHERE {{key}} = %(key)s AND scope = %(scope)s")
@@ -25,7 +47,7 @@ FIND_BY_KEY = Statement("", f"SELECT {COLUMNS} FROM idempotency_key WHERE {{key}
 def find(ref: Ref) -> Record | None:
     """Read what requests decide by."""
     rows = FIND.rows(ref.using, scope=ref.scope, id=ref.id)
-    return read(rows[0]) if rows else None
+    return read(Columns._make(rows[0])) if rows else None
 
 
 def load(record: UUID, using: str) -> IdempotencyKey | None:
@@ -33,36 +55,29 @@ def load(record: UUID, using: str) -> IdempotencyKey | None:
     return IdempotencyKey.objects.using(using).with_time().filter(id=record).first()
 
 
-def reply_of(row: IdempotencyKey) -> Reply | None:
-    """Return the response that a whole record holds."""
-    if row.response_status is None:
-        return None
-    return _reply(row.response_status, row.response_headers, row.response_body, row.response_schema_version)
-
-
 def find_by_key(scope: str, key: str, using: str) -> Record | None:
     """Read the record of a key whose id was made by another rule."""
     rows = FIND_BY_KEY.rows(using, scope=scope, key=key)
-    return read(rows[0]) if rows else None
+    return read(Columns._make(rows[0])) if rows else None
 
 
-def read(row: tuple[Any, ...]) -> Record:
-    """Make a record of the columns, in their order."""
+def read(columns: Columns) -> Record:
+    """Make a record of its columns."""
     return Record(
-        id=_uuid(row[0]),
-        scope=row[1],
-        key=row[2],
-        status=Status(row[3]),
-        fingerprint=row[4],
-        token=row[5] and _uuid(row[5]),
-        attempts=row[6],
-        tainted=bool(row[7]),
-        deferred=bool(row[8]),
-        on_lost_lease=LostLease(row[9]),
-        lease_left=_seconds(row[10]),
-        grace_left=_seconds(row[11]),
-        expires_in=_seconds(row[12]),
-        reply=_reply(*row[13:17]) if row[13] is not None else None,
+        id=_uuid(columns.id),
+        scope=columns.scope,
+        key=columns.key,
+        status=Status(columns.status),
+        fingerprint=columns.fingerprint,
+        token=None if columns.attempt_token is None else _uuid(columns.attempt_token),
+        attempts=columns.attempts,
+        tainted=bool(columns.tainted),
+        deferred=bool(columns.deferred),
+        on_lost_lease=LostLease(columns.on_lost_lease),
+        lease_left=_seconds(columns.locked_until),
+        grace_left=_seconds(columns.grace_until),
+        expires_in=_seconds(columns.expires_at),
+        reply=reply_of(columns),
     )
 
 
@@ -74,13 +89,16 @@ def _seconds(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-def _reply(status: int, headers: str, body: bytes | memoryview | None, version: int | None) -> Reply:
-    """Make a reply; a body that cannot be read is withheld, because its effect must not run again."""
+def reply_of(row: IdempotencyKey | Columns) -> Reply | None:
+    """Return the response that a record holds. One that cannot be read is withheld: its effect must not run again."""
+    if row.response_status is None:
+        return None
+    body = row.response_body
     try:
-        pairs, content = load_headers(headers), None if body is None else bytes(body)
+        headers, content = load_headers(row.response_headers), None if body is None else bytes(body)
     except UnreadableReply:
-        pairs, content = (), None
-    return Reply(status=status, headers=pairs, body=content, schema_version=version or 1)
+        headers, content = (), None
+    return Reply(row.response_status, headers, content, row.response_schema_version or 1)
 
 
 # Entering a terminal state starts the retention of the response.
