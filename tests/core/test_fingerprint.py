@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 from urllib.parse import urlencode
 
@@ -286,6 +287,20 @@ KEPT = [
 @pytest.mark.parametrize(("rule", "stored"), KEPT, ids=["plain", "keyed"])
 def test_what_one_release_stored_the_next_can_read(rule: FingerprintRule, stored: str) -> None:
     assert seal(ORDER, rule) == stored
+
+
+RULES = [PLAIN, KEYED, TRACE, AMOUNT, NONE, LENGTH, ORIGIN, TENANT, FingerprintRule(canonical_limit=4)]
+EVERY_REQUEST = [
+    *(each for _, one, other in (*ONE, *TWO) for each in (one, other)),
+    *(each for _, _, one, other in (*CHOSEN_ONE, *CHOSEN_TWO) for each in (one, other)),
+    ORDER,
+]
+
+
+def test_no_fingerprint_of_any_request_here_changes() -> None:
+    """A release that computes another digest for one of these would treat retries as other requests."""
+    texts = "\n".join(seal(parts, rule) for rule in RULES for parts in EVERY_REQUEST)
+    assert sha256(texts.encode()).hexdigest() == "05d98ad4f56c5fdaba700532bf48b3c18376e3c091a50e345999cbfa1240be78"
 
 
 class TestRotation:
