@@ -74,11 +74,11 @@ class Settings:
 
     @property
     def MAX_BODY(self) -> int:
-        return self._get("MAX_BODY", _count, _DEFAULT.reply.max_body)
+        return self._get("MAX_BODY", _count, _DEFAULT.reply.longest_body)
 
     @property
     def CANONICAL_LIMIT(self) -> int:
-        return self._get("CANONICAL_LIMIT", _count, _DEFAULT.fingerprint.canonical_limit)
+        return self._get("CANONICAL_LIMIT", _count, _DEFAULT.fingerprint.longest_canonical)
 
     @property
     def SECRETS(self) -> Mapping[str, bytes]:
@@ -209,12 +209,13 @@ def policy(**arguments: Any) -> Policy:
 
 
 def _reply(rule: ReplyRule) -> ReplyRule:
-    """What a rule leaves at its default comes from the settings, as with the policy's own arguments."""
-    return replace(rule, max_body=conf.MAX_BODY) if rule.max_body == _DEFAULT.reply.max_body else rule
+    """Take from the settings what the rule leaves open."""
+    from_setting = rule.max_body is None and conf.is_given("MAX_BODY")
+    return replace(rule, max_body=conf.MAX_BODY) if from_setting else rule
 
 
 def _fingerprint(rule: FingerprintRule) -> FingerprintRule:
-    if rule.canonical_limit == _DEFAULT.fingerprint.canonical_limit:
+    if rule.canonical_limit is None and conf.is_given("CANONICAL_LIMIT"):
         rule = replace(rule, canonical_limit=conf.CANONICAL_LIMIT)
     secrets = conf.SECRETS
     return replace(rule, secrets=secrets, secret_id=next(iter(secrets))) if secrets and not rule.secrets else rule

@@ -5,7 +5,7 @@ from functools import cached_property
 from math import ceil
 from uuid import UUID
 
-from django_idempotency.core.fingerprint import RequestParts, agrees, same, seal
+from django_idempotency.core.fingerprint import RequestParts, is_fingerprint_of, is_same_fingerprint, seal
 from django_idempotency.core.identity import Ref, record_id
 from django_idempotency.core.keys import fitted
 from django_idempotency.core.policy import AfterExpiry, LostLease, Policy
@@ -51,9 +51,9 @@ class Call:
 
     def matches(self, stored: str) -> bool:
         """Whether the record was claimed for this request. A record that was given back takes any request."""
-        if not stored or same(stored, self.fingerprint):
+        if not stored or is_same_fingerprint(stored, self.fingerprint):
             return True
-        return self.parts is not None and agrees(stored, self.parts, self.policy.fingerprint)
+        return self.parts is not None and is_fingerprint_of(stored, self.parts, self.policy.fingerprint)
 
 
 @dataclass(frozen=True, slots=True)

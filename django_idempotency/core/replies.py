@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from django_idempotency.core.headers import header_names
+from django_idempotency.core.headers import lower_header_names
 from django_idempotency.exceptions import UnreadableReply
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
@@ -56,6 +56,7 @@ NEVER_STORED: Final = frozenset(
     }
 )
 NEVER_STORED_KINDS: Final = re.compile(r"proxy-|.*[cx]srf")
+DEFAULT_MAX_BODY: Final = 1024 * 1024
 NO_BODY: Final = frozenset({204, 205, 304})  # a client would take one for the next answer
 OF_THE_BYTES: Final = frozenset({"content-digest", "content-encoding", "repr-digest"})
 
@@ -80,7 +81,7 @@ class ReplyRule:
 
     headers: Collection[str] = DEFAULT_HEADERS  # these names and no others
     extra_headers: Collection[str] = ()  # and these, to keep the default list
-    max_body: int = 1024 * 1024  # bytes; a larger body is omitted and marked, and never made again
+    max_body: int | None = None  # bytes; a larger body is omitted and marked. None: the setting MAX_BODY, or 1 MiB
     schema_version: int = 1  # raised by the endpoint when its answers change shape
     body: bool = True  # False: no body is stored
 
@@ -88,14 +89,18 @@ class ReplyRule:
         allowed = {*_storable("headers", self.headers), *_storable("extra_headers", self.extra_headers)}
         object.__setattr__(self, "headers", frozenset(allowed))
         object.__setattr__(self, "extra_headers", ())
-        if self.max_body < 0:
-            raise ValueError(f"max_body must be at least 0; it is {self.max_body!r}.")
+        if self.max_body is not None and self.max_body < 0:
+            raise ValueError(f"max_body must be at least 0, or None; it is {self.max_body!r}.")
         if self.schema_version < 1:
             raise ValueError(f"schema_version must be at least 1; it is {self.schema_version!r}.")
 
+    @property
+    def longest_body(self) -> int:
+        return DEFAULT_MAX_BODY if self.max_body is None else self.max_body
+
 
 def _storable(argument: str, names: Collection[str]) -> tuple[str, ...]:
-    lowered = header_names(argument, names)
+    lowered = lower_header_names(argument, names)
     refused = sorted(filter(_is_private, lowered))
     if refused:
         raise ValueError(f"{argument} must not hold {', '.join(refused)}: these are never given to another request.")
@@ -108,7 +113,7 @@ def _is_private(name: str) -> bool:
 
 def capture(status: int, headers: Iterable[tuple[str, str]], body: bytes | None, rule: ReplyRule) -> Reply:
     """The part of an answer that the rule lets in; body None says that the answer has one that cannot be stored."""
-    kept = body if not body or (rule.body and len(body) <= rule.max_body) else None
+    kept = body if not body or (rule.body and len(body) <= rule.longest_body) else None
     described = rule.headers if kept is not None else frozenset(rule.headers) - OF_THE_BYTES
     allowed = tuple((name, value) for name, value in headers if name.lower() in described)
     return Reply(status, allowed, kept, rule.schema_version)

@@ -14,9 +14,9 @@ from django.http.request import RawPostDataException
 from django.utils.datastructures import MultiValueDict
 
 from django_idempotency.conf import upload_limit, user_model
-from django_idempotency.core.canonical import without_fields
+from django_idempotency.core.canonical import drop_fields
 from django_idempotency.core.decisions import Call
-from django_idempotency.core.fingerprint import Part, RequestParts, seal
+from django_idempotency.core.fingerprint import URLENCODED, Part, RequestParts, seal
 from django_idempotency.core.keys import KeyRule, all_of, digest_of, parse_key, unguessable
 from django_idempotency.core.policy import Policy
 from django_idempotency.exceptions import NoPrincipal, UnreadBody
@@ -25,7 +25,6 @@ LONGEST_SCOPE: Final = 255
 FORM_FIELD: Final = "_idempotency_key"  # for HTML forms, which cannot send a header
 CSRF_FIELD: Final = "csrfmiddlewaretoken"  # Django masks it anew for each page: it says nothing about the request
 APART: Final = (FORM_FIELD, CSRF_FIELD)  # of a form's fields: what belongs to its sending, not to its meaning
-URLENCODED: Final = "application/x-www-form-urlencoded"
 MULTIPART: Final = "multipart/form-data"
 FORMS: Final = (URLENCODED, MULTIPART)
 ANONYMOUS: Final = "anonymous"
@@ -161,7 +160,7 @@ def _content(request: HttpRequest, data: Any) -> dict[str, Any]:
     boundary = (request.content_params or {}).get("boundary", "")
     if request.content_type == MULTIPART and body.strip() == f"--{boundary}--".encode():
         return {"parts": []}  # a form without fields
-    return {"body": without_fields(body, APART) if request.content_type == URLENCODED else body}
+    return {"body": drop_fields(body, APART) if request.content_type == URLENCODED else body}
 
 
 def _form(request: HttpRequest) -> QueryDict:

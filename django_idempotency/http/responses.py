@@ -55,7 +55,7 @@ def _streamed(response: StreamingHttpResponse, policy: Policy) -> bytes | None:
         raise UnstorableResponse
     if policy.streaming is Streaming.OMIT or response.is_async or _no_store(response):
         return None
-    head, rest = _up_to(iter(response), policy.reply.max_body)
+    head, rest = _up_to(iter(response), policy.reply.longest_body)
     response.streaming_content = chain(head, rest)
     return b"".join(head) if rest is _NOTHING else None
 
