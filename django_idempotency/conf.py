@@ -15,7 +15,8 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from django_idempotency.core.fingerprint import FingerprintRule
-from django_idempotency.core.policy import IETF, STRIPE, AfterExpiry, Expiry, Policy, Profile
+from django_idempotency.core.policy import AfterExpiry, Expiry, Policy
+from django_idempotency.core.profiles import IETF, STRIPE, Profile
 from django_idempotency.core.replies import ReplyRule
 
 T = TypeVar("T")

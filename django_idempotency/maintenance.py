@@ -17,8 +17,8 @@ from django.db.models import QuerySet
 
 from django_idempotency import signals
 from django_idempotency.conf import conf
-from django_idempotency.core.policy import IETF
 from django_idempotency.core.problems import ABANDONED, render
+from django_idempotency.core.profiles import IETF
 from django_idempotency.core.states import Status
 from django_idempotency.fields import StatementNow
 from django_idempotency.flow.claim import lapse

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from django_idempotency.core.policy import Profile, Shape
+from django_idempotency.core.profiles import Profile, Shape
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import (
     InvalidKey,

@@ -13,7 +13,8 @@ from django.urls import NoReverseMatch, reverse
 from django_idempotency.conf import conf
 from django_idempotency.core import problems
 from django_idempotency.core.decisions import Call, Gone, InDoubt, InFlight, Mismatch
-from django_idempotency.core.policy import Policy, Profile, Streaming
+from django_idempotency.core.policy import Policy, Streaming
+from django_idempotency.core.profiles import Profile
 from django_idempotency.core.replies import Reply, capture
 from django_idempotency.exceptions import UnstorableResponse
 

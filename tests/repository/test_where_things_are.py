@@ -119,7 +119,7 @@ RECIPES = [
         ("expire-now", "expire_now", "EXPIRE_NOW"),
         5,
         {
-            "core/states.py": "its transition, which is a recipe of its own",
+            "core/transitions.py": "its transition, which is a recipe of its own",
             "store/duties.py": "its statement, which is a recipe of its own",
         },
     ),
