@@ -21,7 +21,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django_idempotency import conf
 from django_idempotency.core.decisions import Accepted, Answer, Call, Gone, InDoubt, InFlight, Mismatch, Replay
 from django_idempotency.core.fingerprint import RequestParts
-from django_idempotency.core.keys import fitted
+from django_idempotency.core.keys import fit_to_column
 from django_idempotency.core.policy import LostLease, Mode, Policy, Transaction
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import (
@@ -130,7 +130,7 @@ def _once(scope: str, key: str, payload: Any, run: Function, policy: Policy) -> 
 
 
 def _call(scope: str, key: str, payload: Any, policy: Policy) -> Call:
-    operation = policy.operation or fitted("scope", scope)
+    operation = policy.operation or fit_to_column("scope", scope)
     body = payload if isinstance(payload, bytes) else _dump(payload, sort_keys=True)
     return Call.outside_http("once", scope, key, operation, RequestParts("", operation, "", JSON, body), policy)
 

@@ -154,7 +154,7 @@ class Refusal(APIException):
         self.status_code = refused.status
         self.default_code = refused.problem.code
         self.default_detail = refused.detail or refused.problem.detail
-        self.detail: Any = problems.content(
+        self.detail: Any = problems.build_members(
             policy.profile, refused.problem, refused.status, refused.detail, **refused.members
         )
         if refused.retry_after is not None:
@@ -203,7 +203,7 @@ class RestExchange(Exchange):
             logger.exception("The project's exception handler failed at a refusal.")
             return as_it_is(refusal(refused, self.policy.profile))
         if _speaks_json(response) and _says_all(response, error.detail):
-            response.content_type = problems.media_type(self.policy.profile)  # type: ignore[attr-defined] # DRF's own
+            response.content_type = problems.choose_media_type(self.policy.profile)  # type: ignore[attr-defined] # DRF's own
         for name, value in headers_of(refused, self.policy.profile).items():
             response[name] = value
         return response

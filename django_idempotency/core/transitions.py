@@ -14,14 +14,14 @@ __all__ = ["TRANSITIONS", "Edge", "Event"]
 
 
 class Edge(Enum):
-    """What a transition ends in when it is not a status."""
+    """The target of a transition that does not end in a status."""
 
     SAME = "unchanged"
     DELETED = "deleted"
 
 
 class Guard(StrEnum):
-    """A condition that the statement itself repeats, so that the winner of a race is decided by the database."""
+    """A condition that the statement repeats in its WHERE, so that the database decides a race."""
 
     LEASE_LIVE = "the lease is live"
     LEASE_OVER = "the lease is over"
@@ -49,7 +49,7 @@ class Guard(StrEnum):
 
 
 class Event(StrEnum):
-    """What can happen to a record."""
+    """What happens to a record and may change its status."""
 
     REQUEST = "request"
     ANSWERED = "handler answered"
@@ -86,7 +86,7 @@ class Event(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One row of the table. `sources` empty means that no record exists yet."""
+    """One row of the table. Empty `sources` mean that there is no record yet."""
 
     cite: str
     sources: frozenset[Status]

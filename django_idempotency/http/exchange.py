@@ -89,12 +89,14 @@ class Exchange:
         profile = self.policy.profile
         lines = key_lines(self.request, self.policy)
         if not lines:
-            return self.refuse(Refused(problems.MISSING, profile.missing))
+            return self.refuse(Refused(problems.MISSING_KEY, profile.missing))
         try:
             principal = principal_of(self.request, self.policy)
             return call_from(self.request, lines, self.policy, principal, self.parsed())
         except InvalidKey as error:
-            return self.refuse(Refused(problems.INVALID, profile.invalid, str(error), members={"reason": error.reason}))
+            return self.refuse(
+                Refused(problems.INVALID_KEY, profile.invalid, str(error), members={"reason": error.reason})
+            )
         except NoPrincipal:
             return self.refuse(Refused(problems.NO_PRINCIPAL, 403))
 
@@ -141,7 +143,7 @@ class Exchange:
     def not_executed(self, error: NotExecuted) -> HttpResponseBase:
         logger.info("Nothing was executed: %s", error)
         refused = unavailable(self.policy)
-        return self.refuse(Refused(problems.NOT_EXECUTED, refused.status, "", refused.retry_after))
+        return self.refuse(Refused(problems.NOTHING_DONE, refused.status, "", refused.retry_after))
 
     def in_doubt(self, call: Call) -> HttpResponseBase:
         members = {"safe_new_key": False, "operation_ref": str(call.id)}

@@ -17,7 +17,7 @@ from django_idempotency.conf import upload_limit, user_model
 from django_idempotency.core.canonical import drop_fields
 from django_idempotency.core.decisions import Call
 from django_idempotency.core.fingerprint import URLENCODED, Part, RequestParts, seal
-from django_idempotency.core.keys import KeyRule, all_of, digest_of, parse_key, unguessable
+from django_idempotency.core.keys import KeyRule, all_of, digest_text, parse_key, unguessable
 from django_idempotency.core.policy import Policy
 from django_idempotency.exceptions import NoPrincipal, UnreadBody
 
@@ -104,7 +104,7 @@ def _named(holder: Any, own: str = "") -> str:
 def scope_of(principal: str, operation: str) -> str:
     """Length-prefixed, so that no two pairs make one scope; a long one is replaced by its digest."""
     scope = f"{len(principal)}:{principal}{len(operation)}:{operation}"
-    return scope if len(scope) <= LONGEST_SCOPE else digest_of(scope)
+    return scope if len(scope) <= LONGEST_SCOPE else digest_text(scope)
 
 
 def route_name(request: HttpRequest) -> str:

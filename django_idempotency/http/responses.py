@@ -117,7 +117,7 @@ def refusal(refused: Refused, profile: Profile) -> HttpResponse:
 def headers_of(refused: Refused, profile: Profile) -> dict[str, str]:
     """What a refusal says outside its body."""
     wait = {} if refused.retry_after is None else {"Retry-After": str(refused.retry_after)}
-    return {"Cache-Control": "no-store", **problems.link(profile), **wait}
+    return {"Cache-Control": "no-store", **problems.build_link(profile), **wait}
 
 
 def accepted(call: Call, retry_after: int | None = None) -> HttpResponse:

@@ -98,7 +98,7 @@ def _ended(seen: Record, chosen: Policy) -> Refused:
     if seen.status is Status.DEAD_LETTER:
         return Refused(problems.UNKNOWN, chosen.profile.unknown, members=members)
     if seen.status is Status.FAILED_RETRYABLE:
-        return Refused(problems.NOT_EXECUTED, 409, members=members)
+        return Refused(problems.NOTHING_DONE, 409, members=members)
     return Refused(problems.EXPIRED, chosen.profile.gone, members=members)
 
 

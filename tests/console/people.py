@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from django_idempotency import Status
-from django_idempotency.core.identity import record_id
+from django_idempotency.core.identity import make_record_id
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from tests.store.rows_in_states import SCOPE, a_row
 
@@ -43,7 +43,7 @@ def client_of(user: User, **options: Any) -> Client:
 
 
 def record(status: Status, key: str = "key", events: Iterable[str] = (), **columns: Any) -> UUID:
-    found = record_id(SCOPE, key)
+    found = make_record_id(SCOPE, key)
     row = a_row(status) | {"operation": "payments.create", "principal": "user:7"} | columns
     IdempotencyKey.objects.create(id=found, scope=SCOPE, key=key, **row)
     kinds = [*events, *(["dead letter"] if status is Status.DEAD_LETTER else [])]

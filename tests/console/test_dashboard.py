@@ -22,7 +22,7 @@ from django_idempotency import Status, maintenance
 from django_idempotency.console.dashboard import numbers
 from django_idempotency.console.dashboard.numbers import PERIODS, Figures, ask, figures, forget
 from django_idempotency.console.wording import number, span
-from django_idempotency.core.identity import record_id
+from django_idempotency.core.identity import make_record_id
 from django_idempotency.models import DutyRun, IdempotencyEvent, IdempotencyKey
 from django_idempotency.store import counts
 from django_idempotency.store.dashboard import position
@@ -77,7 +77,7 @@ def many(count: int, status: Status, **columns: Any) -> list[IdempotencyKey]:
     for _ in range(count):
         key = str(uuid4())
         row: Row = {**a_row(status), "scope": SCOPE, "key": key, "created_at": timezone.now(), **columns}
-        made.append(IdempotencyKey(**{**row, "id": record_id(row["scope"], key)}))
+        made.append(IdempotencyKey(**{**row, "id": make_record_id(row["scope"], key)}))
     return made
 
 

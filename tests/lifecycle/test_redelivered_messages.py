@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 from pytest_django.plugin import DjangoDbBlocker
 
-from django_idempotency.core.identity import record_id
+from django_idempotency.core.identity import make_record_id
 from tests.lifecycle.celery_processes import Broker, CeleryProcess, worker
 from tests.lifecycle.served.operations import gate
 from tests.lifecycle.served.tasks import came
@@ -42,7 +42,7 @@ class Message:
         return len(query(self.database_url, "SELECT id FROM payments_ledgerentry WHERE reference = %s", self.id))
 
     def status(self, task: str) -> str:
-        record = record_id(f"once:{task}", self.id)
+        record = make_record_id(f"once:{task}", self.id)
         statuses = {UUID(str(found)): status for found, status in query(self.database_url, RECORDS)}
         return str(statuses[record])
 

@@ -10,7 +10,7 @@ import pytest
 from django.db import connection, transaction
 
 from django_idempotency import Reply, json_reply, maintenance
-from django_idempotency.core.keys import LONGEST, fitted
+from django_idempotency.core.keys import LONGEST, fit_to_column
 from django_idempotency.exceptions import (
     AlreadyFinished,
     EndedWithoutResult,
@@ -413,7 +413,7 @@ ODD = [
     "\n",
     "\ud800",
     '"quoted"',
-    fitted("key", "a b"),
+    fit_to_column("key", "a b"),
 ]
 
 
