@@ -382,7 +382,7 @@ def test_a_payload_that_is_not_json_is_an_error_before_anything_runs(payload: An
         ({"lease": timedelta(0)}, ValueError, "lease"),
         ({"required": False}, TypeError, "once takes no required"),
         ({"transaction": "late"}, TypeError, "once takes no transaction"),
-        ({"on_lost_lease": "resume"}, ValueError, "for operations"),
+        ({"on_lost_lease": "resume"}, ValueError, "is for operations"),
     ],
 )
 def test_a_wrong_argument_is_an_error_before_anything_runs(arguments: Any, error: type, said: str) -> None:
