@@ -38,7 +38,7 @@ __all__ = ["Bounds", "health", "reap", "reconcile", "resume", "sweep", "work"]
 
 _WAITS: Final = 12  # for a lock, in one page: enough to find the one row of a thousand that somebody holds
 
-Progress = Callable[[Counter[str]], None]
+ReportProgress = Callable[[Counter[str]], None]
 Look = Callable[[int, str, int], list[duties.Due]]
 
 
@@ -51,7 +51,7 @@ class Bounds:
     max_runtime: float | None = None  # seconds
     pause: float = 0.0  # seconds between batches, so that requests get their turn
     dry_run: bool = False
-    progress: Progress = lambda counts: None
+    progress: ReportProgress = lambda counts: None
     stopped: Callable[[], bool] = lambda: False  # asked between rows: whoever runs the duty wants to end
 
     def __post_init__(self) -> None:

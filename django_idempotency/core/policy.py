@@ -11,18 +11,18 @@ from django_idempotency.core.keys import KeyRule
 from django_idempotency.core.profiles import IETF, Profile
 from django_idempotency.core.replies import ReplyRule
 from django_idempotency.core.validation import (
-    DURATION,
     EXCEPTIONS,
     FLAG,
     FUNCTION,
     NAMES,
     NUMBER,
-    STATUSES,
+    STATUS_FILTER,
     TEXT,
-    Kind,
+    TIMEDELTA,
+    ArgumentType,
     instance_of,
     optional,
-    require_kind,
+    require_type,
     require_whole_seconds,
     to_member,
 )
@@ -122,7 +122,7 @@ class Policy:
             if each.name in _ENUMS:
                 object.__setattr__(self, each.name, to_member(each.name, _ENUMS[each.name], value))
             else:
-                require_kind(each.name, value, _KINDS[each.name])
+                require_type(each.name, value, _TYPES[each.name])
         self._check_durations()
         self._check_values()
         if self.mode is Mode.ATOMIC:
@@ -175,29 +175,29 @@ _ENUMS: Final = {
     "on_error": OnError,
 }
 
-_KINDS: Final[Mapping[str, Kind]] = {
+_TYPES: Final[Mapping[str, ArgumentType]] = {
     "operation": TEXT,
     "profile": instance_of(Profile, "a Profile, for example IETF or STRIPE"),
     "required": FLAG,
     "methods": NAMES,
-    "lease": DURATION,
-    "grace": DURATION,
-    "heartbeat": optional(DURATION),
-    "retention": optional(DURATION),
-    "audit": DURATION,
+    "lease": TIMEDELTA,
+    "grace": TIMEDELTA,
+    "heartbeat": optional(TIMEDELTA),
+    "retention": optional(TIMEDELTA),
+    "audit": TIMEDELTA,
     "attempts": NUMBER,
     "refusals": EXCEPTIONS,
     "not_executed": optional(FUNCTION),
-    "store": optional(STATUSES),
+    "store": optional(STATUS_FILTER),
     "key": instance_of(KeyRule, "a KeyRule"),
     "fingerprint": instance_of(FingerprintRule, "a FingerprintRule"),
     "reply": instance_of(ReplyRule, "a ReplyRule"),
-    "claim_limit": DURATION,
-    "retry_hint": DURATION,
+    "claim_limit": TIMEDELTA,
+    "retry_hint": TIMEDELTA,
     "scope": optional(FUNCTION),
     "share_anonymous": FLAG,
     "guessable_anonymous": FLAG,
-    "wait": DURATION,
+    "wait": TIMEDELTA,
     "authorize": optional(FUNCTION),
     "upgrade": optional(FUNCTION),
 }

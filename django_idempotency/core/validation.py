@@ -8,17 +8,17 @@ from typing import Any, Final, NamedTuple
 LONGEST_DURATION: Final = timedelta(seconds=2**30 - 1)  # the record's columns hold the sum of two
 
 
-class Kind(NamedTuple):
+class ArgumentType(NamedTuple):
     """What values an argument takes, and how a message describes them."""
 
     accepts: Callable[[Any], bool]
     description: str
 
 
-def require_kind(name: str, value: Any, kind: Kind) -> None:
+def require_type(name: str, value: Any, expected: ArgumentType) -> None:
     """Raise TypeError if the argument does not take this value."""
-    if not kind.accepts(value):
-        raise TypeError(f"{name} must be {kind.description}; it is {value!r}.")
+    if not expected.accepts(value):
+        raise TypeError(f"{name} must be {expected.description}; it is {value!r}.")
 
 
 def require_whole_seconds(name: str, value: timedelta) -> None:
@@ -38,14 +38,14 @@ def to_member(name: str, kind: type[StrEnum], value: str) -> StrEnum:
         raise ValueError(f"{name} must be one of {known}; it is {value!r}.") from None
 
 
-def instance_of(kind: type, description: str) -> Kind:
-    """Make the kind of the instances of a class."""
-    return Kind(lambda value: isinstance(value, kind), description)
+def instance_of(kind: type, description: str) -> ArgumentType:
+    """Return the type of the instances of a class."""
+    return ArgumentType(lambda value: isinstance(value, kind), description)
 
 
-def optional(kind: Kind) -> Kind:
-    """Make the kind that takes None too."""
-    return Kind(lambda value: value is None or kind.accepts(value), f"{kind.description} or None")
+def optional(expected: ArgumentType) -> ArgumentType:
+    """Return the type that takes None too."""
+    return ArgumentType(lambda value: value is None or expected.accepts(value), f"{expected.description} or None")
 
 
 def _are_exceptions(value: Any) -> bool:
@@ -64,8 +64,8 @@ def _are_statuses(value: Any) -> bool:
 TEXT: Final = instance_of(str, "text")
 FLAG: Final = instance_of(bool, "True or False")
 NUMBER: Final = instance_of(int, "a whole number")
-DURATION: Final = instance_of(timedelta, "a timedelta")
-FUNCTION: Final = Kind(callable, "a function")
-NAMES: Final = Kind(_are_names, "a collection of names")
-EXCEPTIONS: Final = Kind(_are_exceptions, "a collection of exception classes")
-STATUSES: Final = Kind(_are_statuses, "a function, a collection of statuses")
+TIMEDELTA: Final = instance_of(timedelta, "a timedelta")
+FUNCTION: Final = ArgumentType(callable, "a function")
+NAMES: Final = ArgumentType(_are_names, "a collection of names")
+EXCEPTIONS: Final = ArgumentType(_are_exceptions, "a collection of exception classes")
+STATUS_FILTER: Final = ArgumentType(_are_statuses, "a function, a collection of statuses")
