@@ -29,7 +29,7 @@ class Problem:
 MISSING_KEY: Final = Problem(
     "idempotency_key_missing",
     "Idempotency key missing",
-    "This operation requires an idempotency key, so that it can be retried safely. Send one with every request.",
+    "This operation needs an idempotency key, so that it can be retried safely. Send one with every request.",
 )
 INVALID_KEY: Final = Problem(
     InvalidKey.code,
