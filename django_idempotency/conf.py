@@ -15,7 +15,8 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from django_idempotency.core.fingerprint import FingerprintRule
-from django_idempotency.core.policy import IETF, STRIPE, AfterExpiry, Expiry, Policy, Profile
+from django_idempotency.core.policy import AfterExpiry, Expiry, Policy
+from django_idempotency.core.profiles import IETF, STRIPE, Profile
 from django_idempotency.core.replies import ReplyRule
 
 T = TypeVar("T")
@@ -128,8 +129,8 @@ class Settings:
     ATTEMPTS = Setting[int](_count, _DEFAULT.attempts)
     CLAIM_LIMIT = Setting[timedelta](_duration, _DEFAULT.claim_limit)
     RETRY_HINT = Setting[timedelta](_duration, _DEFAULT.retry_hint)
-    MAX_BODY = Setting[int](_count, _DEFAULT.reply.max_body)
-    CANONICAL_LIMIT = Setting[int](_count, _DEFAULT.fingerprint.canonical_limit)
+    MAX_BODY = Setting[int](_count, _DEFAULT.reply.longest_body)
+    CANONICAL_LIMIT = Setting[int](_count, _DEFAULT.fingerprint.longest_canonical)
     SECRETS = Setting[Mapping[str, bytes]](_secrets, {})
     RECONCILE_TRIES = Setting[int](_one_or_more, 10)
     RECONCILE_BACKOFF = Setting[timedelta](_duration, timedelta(seconds=30))
@@ -215,12 +216,13 @@ def policy(**arguments: Any) -> Policy:
 
 
 def _reply(rule: ReplyRule) -> ReplyRule:
-    """Fill in from the settings what the rule leaves at its default."""
-    return replace(rule, max_body=conf.MAX_BODY) if rule.max_body == _DEFAULT.reply.max_body else rule
+    """Take from the settings what the rule leaves open."""
+    from_setting = rule.max_body is None and conf.is_given("MAX_BODY")
+    return replace(rule, max_body=conf.MAX_BODY) if from_setting else rule
 
 
 def _fingerprint(rule: FingerprintRule) -> FingerprintRule:
-    if rule.canonical_limit == _DEFAULT.fingerprint.canonical_limit:
+    if rule.canonical_limit is None and conf.is_given("CANONICAL_LIMIT"):
         rule = replace(rule, canonical_limit=conf.CANONICAL_LIMIT)
     secrets = conf.SECRETS
     return replace(rule, secrets=secrets, secret_id=next(iter(secrets))) if secrets and not rule.secrets else rule

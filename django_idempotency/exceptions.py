@@ -1,26 +1,26 @@
-"""Every error of the package.
+"""Every error of the package. The docstring of an exception is its default message.
 
 IdempotencyError
-├── InvalidKey              the client sent something that is not a key
-├── UnreadableReply         a stored answer cannot be read
+├── InvalidKey              the client sent a value that is not a usable idempotency key
+├── UnreadableReply         a stored response cannot be read
 ├── UnreadableFingerprint   a stored fingerprint cannot be compared
-├── StoreUnavailable        the database did not answer within the limit; nothing ran
-├── OutcomeUnknown          nobody can tell whether the effect happened
-├── LostFence               another attempt owns the record now; this one's writes were rolled back
-├── InsideTransaction       a claim was asked for inside somebody's transaction
-├── AlreadyFinished         an attempt was finished twice
-├── NoPrincipal             nobody can be found whose key it is
-├── UnreadBody              the body was consumed before it could be fingerprinted
-├── UnstorableResponse      the endpoint streams where its policy refuses streams
-├── ChangedDefinition       an operation's steps are not those of the record in flight
-├── StepInDoubt             an operation went on past a step of which nobody knows whether it happened
-├── UnknownOperation        no operation of that name is registered here
-├── KeyReused               the key was first used with another payload
-├── StillRunning            somebody else is running it now
-├── KeyExpired              its result is no longer kept
-├── EndedWithoutResult      the record ended without the result of a run
-├── Misplaced               the decorator stands where it cannot protect
-└── NotExecuted             raised by a handler: nothing happened, the key may be used again
+├── StoreUnavailable        the database did not answer within the limit; nothing was executed
+├── OutcomeUnknown          it is not known whether the work took effect
+├── LostFence               the attempt no longer owns its record; its writes were rolled back
+├── InsideTransaction       a key was to be claimed inside an open transaction
+├── AlreadyFinished         an attempt was finished a second time
+├── NoPrincipal             the request does not say who owns the key
+├── UnreadBody              the request's body was read before its fingerprint was made
+├── UnstorableResponse      the view streams a response, and its policy rejects streaming responses
+├── ChangedDefinition       the code of an operation has other steps than its record
+├── StepInDoubt             an operation continued after a step whose outcome is unknown
+├── UnknownOperation        this process has no operation of that name
+├── KeyReused               the key was first used with a different payload
+├── StillRunning            the work with this key is still running
+├── KeyExpired              the result for this key is no longer stored
+├── EndedWithoutResult      the record ended without a result
+├── Misplaced               a decorator, mixin or call cannot protect the view where it is
+└── NotExecuted             raised by your code: nothing happened, the key may be used again
 """
 
 __all__ = [
@@ -49,7 +49,7 @@ __all__ = [
 
 
 class IdempotencyError(Exception):
-    """Something about an idempotency key went wrong."""
+    """The work could not be protected by its idempotency key."""
 
     code = ""  # stable, for machines; set where a caller of `once` or a client has to tell errors apart
 
@@ -58,7 +58,7 @@ class IdempotencyError(Exception):
 
 
 class InvalidKey(IdempotencyError):
-    """The header does not hold a usable idempotency key."""
+    """The request header does not contain a usable idempotency key."""
 
     code = "idempotency_key_invalid"
 
@@ -68,85 +68,100 @@ class InvalidKey(IdempotencyError):
 
 
 class UnreadableReply(IdempotencyError):
-    """A stored answer cannot be read; it is withheld and nothing runs again."""
+    """The stored response cannot be read. It is not sent, and nothing runs again."""
 
 
 class UnreadableFingerprint(IdempotencyError):
-    """A stored fingerprint was made by a version or with a key that is not known here."""
+    """The stored fingerprint has an unknown format, written by another version of the package.
+
+    Until it can be compared, nothing runs under its key.
+    """
 
 
 class StoreUnavailable(IdempotencyError):
-    """The idempotency store did not answer within its limit. Nothing was executed; send the same request again."""
+    """The idempotency store did not respond within its time limit. Nothing was executed; retry with the same key."""
 
     code = "idempotency_store_unavailable"
 
 
 class OutcomeUnknown(IdempotencyError):
-    """The connection was lost while the result was being stored, and nobody can tell yet whether it was."""
+    """The database connection was lost during COMMIT, so it is not known whether the result was stored.
+
+    Retry with the same key, never with a new one.
+    """
 
     code = "idempotency_outcome_unknown"
 
 
 class LostFence(IdempotencyError):
-    """The lease ran out and the record was settled or taken over meanwhile; this attempt's writes were rolled back."""
+    """The lease expired and the record was settled or taken over, so this attempt's writes were rolled back."""
 
 
 class InsideTransaction(IdempotencyError):
-    """A key cannot be claimed inside an open transaction: a rollback would forget the claim.
+    """A key cannot be claimed inside an open transaction, because a rollback would remove the claim.
 
     Let the decorator open the transaction, move the call out of `atomic()`, or turn autocommit on again.
     """
 
 
 class AlreadyFinished(IdempotencyError):
-    """This attempt has stored its answer already; `finish` is called once."""
+    """This attempt has already stored its response. Call `finish()` once per request."""
 
 
 class NoPrincipal(IdempotencyError):
-    """An idempotency key belongs to somebody, and this request has no credentials."""
+    """The request has no credentials, so it is not known who owns its idempotency key.
+
+    Authenticate the request, give the policy a `scope` function, or set `share_anonymous=True`.
+    """
 
 
 class UnreadBody(IdempotencyError):
-    """The request's body was consumed before it could be fingerprinted.
+    """The request's body was read as a stream before its fingerprint was made.
 
-    Read `request.body` first, or add IdempotentMixin to the view: it does.
+    Read `request.body` first, or add IdempotentMixin to the view, which does so.
     """
 
 
 class UnstorableResponse(IdempotencyError):
-    """This endpoint's policy refuses streamed answers: return a plain response, or choose another `streaming`."""
+    """The view returned a streaming response, and its policy has streaming='refuse'.
+
+    Return a plain response, or choose streaming='omit' or 'buffer'.
+    """
 
 
 class ChangedDefinition(IdempotencyError):
-    """The steps of an operation were changed under a record in flight."""
+    """The operation's steps in the code differ from the steps in its record.
+
+    Deploy the code that the record was started with, or settle the record by hand.
+    """
 
 
 class StepInDoubt(IdempotencyError):
-    """Nobody knows whether a step of this operation happened, and the operation went on."""
+    """The operation continued after a step whose outcome is unknown. Let the step's exception propagate."""
 
 
 class UnknownOperation(IdempotencyError):
-    """No operation of that name is registered in this process."""
+    """No operation of this name is registered in this process. Import the module that defines it."""
 
 
 class Misplaced(IdempotencyError):
-    """The idempotency decorator stands where it cannot protect the view."""
+    """The idempotency decorator, mixin or call cannot protect the view where it is."""
 
 
 class NotExecuted(IdempotencyError):
-    """Nothing happened: the key may be used again at once."""
+    """Nothing was executed. Retry with the same key."""
 
     code = "idempotency_not_executed"
 
 
 class KeyReused(IdempotencyError):
-    """The key was first used with another payload. Nothing was done: use another key for another payload."""
+    """The key was first used with a different payload. Nothing was executed; use a new key for a new payload."""
 
     code = "idempotency_key_reused_with_different_payload"
 
 
 class StillRunning(IdempotencyError):
-    """Somebody else is running it now. Nothing was done here: ask again later, with the same key."""
+    """The first run with this key has not finished. Nothing was executed here; retry later with the same key."""
 
     code = "idempotency_key_in_progress"
 
@@ -156,12 +171,12 @@ class StillRunning(IdempotencyError):
 
 
 class KeyExpired(IdempotencyError):
-    """The result that belonged to this key is no longer kept. Nothing was done: use a new key for new work."""
+    """The result for this key is no longer stored. Nothing was executed; use a new key for new work."""
 
     code = "idempotency_key_expired"
 
 
 class EndedWithoutResult(IdempotencyError):
-    """The key's record ended without the result of a run. Look at the record; a new key would run again."""
+    """The record of this key ended without a result. Inspect it before you use a new key, which would run again."""
 
     code = "idempotency_ended_without_result"

@@ -17,8 +17,8 @@ from django.db.models import QuerySet
 
 from django_idempotency import signals
 from django_idempotency.conf import conf
-from django_idempotency.core.policy import IETF
 from django_idempotency.core.problems import ABANDONED, render
+from django_idempotency.core.profiles import IETF
 from django_idempotency.core.states import Status
 from django_idempotency.fields import StatementNow
 from django_idempotency.flow.claim import lapse
@@ -36,7 +36,7 @@ from django_idempotency.store.deletion import delete_page, is_contended
 
 __all__ = ["Bounds", "health", "reap", "reconcile", "resume", "sweep", "work"]
 
-Progress = Callable[[Counter[str]], None]
+ReportProgress = Callable[[Counter[str]], None]
 Look = Callable[[int, str, int], list[jobs.Due]]  # limit, database, seconds since the run began
 Turn = tuple[Look, Callable[[jobs.Due], str]]  # which rows, and what is done with one; returns what is counted
 
@@ -50,7 +50,7 @@ class Bounds:
     max_runtime: float | None = None  # seconds
     pause: float = 0.0  # seconds between batches, so that requests get their turn
     dry_run: bool = False
-    progress: Progress = lambda counts: None
+    progress: ReportProgress = lambda counts: None
     stopped: Callable[[], bool] = lambda: False  # asked between rows; True ends the run
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""At most once without a request: management commands, consumers, webhooks.
+"""Run work at most once without a request: in management commands, message consumers and webhooks.
 
     def bill(claim):
         charge = gateway.charge(customer, key=claim.derive("charge"))
@@ -6,8 +6,9 @@
 
     once(scope="invoices", key="2026-11/ada", payload={"amount": 700}, run=bill)
 
-The result is JSON, and every later call with the key gets it. With mode="atomic" `run` is one transaction with its
-completion, for work whose effects are all in this database; otherwise none is open until `claim.finish(write)`.
+The result is JSON, and every later call with the same key gets it. With mode="atomic", for work whose effects are all
+in this database, `run` and the storing of its result are one transaction. In leased mode, the default, no transaction
+is open until `claim.finish(write)`.
 """
 
 import json
@@ -21,7 +22,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django_idempotency import conf
 from django_idempotency.core.decisions import Accepted, Answer, Call, Gone, InDoubt, InFlight, Mismatch, Replay
 from django_idempotency.core.fingerprint import RequestParts
-from django_idempotency.core.keys import fitted
+from django_idempotency.core.keys import fit_to_column
 from django_idempotency.core.policy import LostLease, Mode, Policy, Transaction
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import (
@@ -44,9 +45,9 @@ __all__ = [
 
 P = ParamSpec("P")
 
-JSON: Final = "application/json"
-# What a policy may say where there is neither a request nor a response.
-ARGUMENTS: Final = frozenset(
+_JSON: Final = "application/json"
+# The policy arguments that need neither a request nor a response.
+_ARGUMENTS: Final = frozenset(
     {
         "after_expiry", "attempts", "audit", "claim_limit", "expiry", "grace", "heartbeat", "lease", "mode",
         "not_executed", "on_lost_lease", "operation", "retention",
@@ -55,128 +56,136 @@ ARGUMENTS: Final = frozenset(
 
 
 class Claim(KeyHandle):
-    """The right to run, once."""
+    """The right to run the work of one key."""
 
     _needs = "mode='leased'"
-    reply: Reply | None = None  # once it is stored
+    reply: Reply | None = None  # set when the result is stored
 
     def finish(self, write: Callable[[], Any]) -> Any:
-        """Function `write`, which makes the domain writes and returns the result, and complete the key with them.
+        """Call `write` and store its result, in one transaction.
 
-        `write` may run a second time after a deadlock, so it does nothing outside the database.
+        `write` makes your own writes and returns the result. It may run a second time after a deadlock, so it must do
+        nothing outside the database.
         """
         self._require_late("finish")
-        self.reply = finish(self._attempt, lambda: _twice(_as_reply(write())), rerun=True)
-        return _result(self.reply)
+        self.reply = finish(self._attempt, lambda: _pair(_to_reply(write())), rerun=True)
+        return _read_result(self.reply)
 
 
-Function = Callable[[Claim], Any]
+_Run = Callable[[Claim], Any]
 
 
-def once(*, scope: str, key: str, run: Function, payload: Any = None, **arguments: Any) -> Any:
-    """Function `run` at most once for this key of this scope; its result, now or from the record.
+def once(*, scope: str, key: str, run: _Run, payload: Any = None, **arguments: Any) -> Any:
+    """Call `run` at most once for this key of this scope, and return its result, from this call or an earlier one.
 
-    `scope` names whose keys these are, `payload` what has to be the same under one key: JSON, or bytes. The other
-    arguments are a policy's: `mode`, `operation` (the scope when it is left out), `lease`, `retention` and so on.
+    `scope` says who owns the key. `payload`, JSON or bytes, must be equal in every call with the key. The other
+    arguments are those of a policy: `mode`, `operation` (default: the scope), `lease`, `retention` and so on.
 
-    StillRunning, KeyReused, OutcomeUnknown, KeyExpired, StoreUnavailable: `run` did not run here. What `run` raises
-    is raised; NotExecuted says that nothing happened and sets the key free.
+    Raise StillRunning, KeyReused, OutcomeUnknown, KeyExpired or StoreUnavailable if `run` was not called. Exceptions
+    of `run` propagate; NotExecuted means that nothing happened, and releases the key.
     """
-    return _once(scope, key, payload, run, conf.policy(**_checked(arguments)))
+    return _once(scope, key, payload, run, conf.policy(**_check_arguments(arguments)))
 
 
 def once_per(
     scope: str, *, key: Callable[..., str], payload: Callable[..., Any] | None = None, **arguments: Any
 ) -> Callable[[Callable[Concatenate[Claim, P], Any]], Callable[P, Any]]:
-    """Make a handler of events run at most once for each: `once` as a decorator.
+    """Decorate an event handler so that it runs at most once per event.
 
-    `key` and `payload` get what the handler is called with; the handler gets the Claim before it.
+    `key` and `payload` are called with the arguments of the handler. The handler gets a Claim as its first argument.
     """
-    made = conf.Arguments(_checked(arguments))
+    made = conf.Arguments(_check_arguments(arguments))
 
     def decorate(handler: Callable[Concatenate[Claim, P], Any]) -> Callable[P, Any]:
         @wraps(handler)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> Any:
-            said = None if payload is None else payload(*args, **kwargs)
-            run: Function = lambda claim: handler(claim, *args, **kwargs)  # noqa: E731 - two lines would say no more
-            return _once(scope, key(*args, **kwargs), said, run, made.policy())
+            compared = None if payload is None else payload(*args, **kwargs)
+
+            def run(claim: Claim) -> Any:
+                return handler(claim, *args, **kwargs)
+
+            return _once(scope, key(*args, **kwargs), compared, run, made.policy())
 
         return guarded
 
     return decorate
 
 
-def _checked(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The policy's arguments; a wrong one is an error before anything is claimed."""
-    unknown = sorted(set(arguments) - ARGUMENTS)
+def _check_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the policy; raise before anything is claimed if one is wrong."""
+    unknown = sorted(set(arguments) - _ARGUMENTS)
     if unknown:
-        raise TypeError(f"once takes no {', '.join(unknown)}; of a policy it takes {', '.join(sorted(ARGUMENTS))}.")
+        raise TypeError(f"once takes no {', '.join(unknown)}; of a policy it takes {', '.join(sorted(_ARGUMENTS))}.")
     if arguments.get("on_lost_lease") == LostLease.RESUME:
-        raise ValueError("on_lost_lease='resume' is for operations, which know where they stopped; use 'restart'.")
+        raise ValueError(
+            "on_lost_lease='resume' is for operations, which have recovery points; use on_lost_lease='restart'."
+        )
     late = arguments.get("mode") != Mode.ATOMIC
     return {**arguments, "transaction": Transaction.LATE if late else Transaction.WHOLE}
 
 
-def _once(scope: str, key: str, payload: Any, run: Function, policy: Policy) -> Any:
+def _once(scope: str, key: str, payload: Any, run: _Run, policy: Policy) -> Any:
     late = policy.transaction is Transaction.LATE
 
     def work(attempt: Attempt) -> tuple[Reply, Reply]:
         claim = Claim(attempt, late=late)
         returned = run(claim)
-        return _twice(claim.reply or _as_reply(returned))
+        return _pair(claim.reply or _to_reply(returned))
 
     outcome = run_flow(_call(scope, key, payload, policy), work)
-    return _result(outcome) if isinstance(outcome, Reply) else _given(outcome)
+    return _read_result(outcome) if isinstance(outcome, Reply) else _result_from(outcome)
 
 
 def _call(scope: str, key: str, payload: Any, policy: Policy) -> Call:
-    operation = policy.operation or fitted("scope", scope)
+    operation = policy.operation or fit_to_column("scope", scope)
     body = payload if isinstance(payload, bytes) else _dump(payload, sort_keys=True)
-    return Call.outside_http("once", scope, key, operation, RequestParts("", operation, "", JSON, body), policy)
+    return Call.outside_http("once", scope, key, operation, RequestParts("", operation, "", _JSON, body), policy)
 
 
 def _dump(value: Any, *, sort_keys: bool = False) -> bytes:
     return json.dumps(value, cls=DjangoJSONEncoder, sort_keys=sort_keys, allow_nan=False).encode()
 
 
-def _as_reply(result: Any) -> Reply:
-    return Reply(200, (("Content-Type", JSON),), _dump(result))
+def _to_reply(result: Any) -> Reply:
+    return Reply(200, (("Content-Type", _JSON),), _dump(result))
 
 
-def _twice(reply: Reply) -> tuple[Reply, Reply]:
-    """What the flow gives back and what it stores are the same: the first caller gets what every later one gets."""
+def _pair(reply: Reply) -> tuple[Reply, Reply]:
+    """Return the reply twice, to return and to store: the first caller gets exactly what later callers get."""
     return reply, reply
 
 
-def _result(reply: Reply) -> Any:
+def _read_result(reply: Reply) -> Any:
     return json.loads(reply.body) if reply.body else None
 
 
-def _given(answer: Answer) -> Any:
-    """The stored result, or why there is none."""
+def _result_from(answer: Answer) -> Any:
+    """Return the stored result, or raise the reason why there is none."""
     match answer:
         case Replay(record, reply):
-            return _stored(record.id, reply)
+            return _read_stored(record.id, reply)
         case InFlight(_, seconds) | Accepted(_, seconds):
             raise StillRunning(retry_after=seconds)
         case Mismatch(record):
-            raise KeyReused(f"{KeyReused.__doc__} It belongs to record {record.id}.")
+            raise KeyReused(f"{KeyReused.__doc__} The key belongs to record {record.id}.")
         case Gone(record):
-            raise KeyExpired(f"{KeyExpired.__doc__} It belonged to record {record.id}.")
+            raise KeyExpired(f"{KeyExpired.__doc__} The key belonged to record {record.id}.")
         case InDoubt(record, dead):
             who = "An operator" if dead else "A reconciler, a webhook or an operator"
             raise OutcomeUnknown(
-                f"It is not known whether the first run took effect, and it is not repeated. {who} has to settle "
-                f"record {record.id}."
+                f"It is not known whether the first run with this key took effect, so nothing runs again. {who} has to "
+                f"settle record {record.id}."
             )
 
 
-def _stored(record: UUID, reply: Reply) -> Any:
+def _read_stored(record: UUID, reply: Reply) -> Any:
     if reply.status >= 400:
-        raise EndedWithoutResult(f"{EndedWithoutResult.__doc__} It is record {record}.")
+        raise EndedWithoutResult(f"{EndedWithoutResult.__doc__} The record is {record}.")
     try:
         if not reply.omitted:
-            return _result(reply)
+            return _read_result(reply)
     except ValueError:
         pass
-    raise UnreadableReply(f"What record {record} holds is not a result in JSON; nothing runs again.")
+    raise UnreadableReply(
+        f"The response stored in record {record} is not JSON, so it is not a result of `once`. Nothing runs again."
+    )

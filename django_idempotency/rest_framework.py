@@ -186,7 +186,7 @@ class RestExchange(Exchange):
             logger.exception("The project's exception handler failed on a problem of the idempotency layer.")
             return mark_final(problem_response(details, self.policy.profile))
         if _is_problem(response, error.detail):
-            response.content_type = problems.media_type(self.policy.profile)  # type: ignore[attr-defined] # DRF's own
+            response.content_type = problems.choose_media_type(self.policy.profile)  # type: ignore[attr-defined] # DRF's own
         for name, value in problem_headers(details, self.policy.profile).items():
             response[name] = value
         return response

@@ -1,10 +1,10 @@
-"""What the audit trail tells about a record."""
+"""The kinds of events in the audit trail of a record."""
 
 from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What happened, as the trail stores it, and the row of the transition table that it carries out."""
+    """The name of an event as it is stored, and the row of the transition table that it records."""
 
     cite: str
 

@@ -1,4 +1,4 @@
-"""The form of a body in which requests that mean the same are the same; None where only the bytes can be compared."""
+"""Bring bodies with the same meaning into the same form."""
 
 import json
 from collections.abc import Collection, Iterable, Sequence
@@ -11,15 +11,16 @@ import rfc8785
 Named = TypeVar("Named", bound=Sequence[bytes])
 
 
-def canonical_json(body: bytes, paths: Collection[str] | None = None) -> bytes | None:
-    """RFC 8785: member order, white space and escapes do not matter, and 1, 1.0 and 1e0 are one number.
+def canonicalize_json(body: bytes, paths: Collection[str] | None = None) -> bytes | None:
+    """Return the body as RFC 8785 writes it: member order, white space, escapes and spellings of a number are equal.
 
-    None for what two readers may read differently: duplicate members, NaN, integers from 2**53 on, numbers that a
-    double cannot hold as written, lone surrogates, nesting too deep to follow, anything that is not UTF-8 JSON.
+    Return None for a body that two parsers may read differently: duplicate members, NaN, integers from 2**53 on,
+    numbers that a double cannot hold exactly, lone surrogates, nesting deeper than Python follows, and anything that
+    is not JSON in UTF-8.
     """
     try:
         value = json.loads(
-            body.decode("utf-8"), object_pairs_hook=_members, parse_float=_double, parse_constant=_refuse_constant
+            body.decode("utf-8"), object_pairs_hook=_to_members, parse_float=_to_double, parse_constant=_refuse_constant
         )
         chosen = value if paths is None else _choose(value, paths)
         return rfc8785.dumps(chosen)
@@ -27,40 +28,40 @@ def canonical_json(body: bytes, paths: Collection[str] | None = None) -> bytes |
         return None
 
 
-def canonical_form(body: bytes, names: Collection[str] | None = None) -> list[tuple[bytes, bytes]]:
-    """The pairs that the WHATWG parser for forms finds, sorted by name; those with one name keep their order."""
-    return by_name(map(_pair, filter(None, body.split(b"&"))), names)
+def canonicalize_form(body: bytes, names: Collection[str] | None = None) -> list[tuple[bytes, bytes]]:
+    """Return the form's pairs as the WHATWG parser reads them, stably sorted by name."""
+    return select_by_name(map(_parse_pair, filter(None, body.split(b"&"))), names)
 
 
-def without_fields(body: bytes, names: Collection[str]) -> bytes:
-    """The form as it was sent, less the pairs of these names; the very same bytes where there is none."""
-    unwanted = {encoded(name) for name in names}
-    return b"&".join(pair for pair in body.split(b"&") if _pair(pair)[0] not in unwanted)
+def drop_fields(body: bytes, names: Collection[str]) -> bytes:
+    """Return the form as it was sent, without the pairs of these names; unchanged if it has none of them."""
+    unwanted = {encode(name) for name in names}
+    return b"&".join(pair for pair in body.split(b"&") if _parse_pair(pair)[0] not in unwanted)
 
 
-def by_name(entries: Iterable[Named], names: Collection[str] | None) -> list[Named]:
-    """The entries whose first part is one of the names (all, when None), stably sorted by it."""
-    wanted = None if names is None else {encoded(name) for name in names}
+def select_by_name(entries: Iterable[Named], names: Collection[str] | None) -> list[Named]:
+    """Return the entries whose first item is one of the names (all if None), stably sorted by it."""
+    wanted = None if names is None else {encode(name) for name in names}
     return sorted((entry for entry in entries if wanted is None or entry[0] in wanted), key=lambda entry: entry[0])
 
 
-def encoded(text: str) -> bytes:
+def encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _pair(text: bytes) -> tuple[bytes, bytes]:
+def _parse_pair(text: bytes) -> tuple[bytes, bytes]:
     name, _, value = text.replace(b"+", b" ").partition(b"=")
     return unquote_to_bytes(name), unquote_to_bytes(value)
 
 
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _to_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
         raise ValueError("duplicate member")
     return members
 
 
-def _double(text: str) -> float:
+def _to_double(text: str) -> float:
     number = float(text)
     if Decimal(text) != Decimal(repr(number)):
         raise ValueError("not exactly a double")
@@ -72,16 +73,16 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _choose(value: Any, paths: Collection[str]) -> dict[str, Any]:
-    """The members at the dotted paths; an object that has none of them says nothing that could be compared."""
+    """Return the members at the dotted paths; ValueError if there is none, so that the bytes are compared instead."""
     chosen = {}
     for path in paths:
-        at = value
+        found = value
         for name in path.split("."):
-            if not isinstance(at, dict) or name not in at:
+            if not isinstance(found, dict) or name not in found:
                 break
-            at = at[name]
+            found = found[name]
         else:
-            chosen[path] = at
+            chosen[path] = found
     if not chosen:
         raise ValueError("none of the chosen fields")
     return chosen

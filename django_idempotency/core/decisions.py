@@ -1,13 +1,13 @@
-"""What to do with a request, decided from what was read and nothing else."""
+"""Decide what a request gets, from the call and the record alone."""
 
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
 from uuid import UUID
 
-from django_idempotency.core.fingerprint import RequestParts, agrees, same, seal
-from django_idempotency.core.identity import Ref, record_id
-from django_idempotency.core.keys import fitted
+from django_idempotency.core.fingerprint import RequestParts, is_fingerprint_of, is_same_fingerprint, seal
+from django_idempotency.core.identity import Ref, make_record_id
+from django_idempotency.core.keys import fit_to_column
 from django_idempotency.core.policy import AfterExpiry, LostLease, Policy
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
@@ -16,7 +16,7 @@ from django_idempotency.exceptions import UnreadableFingerprint
 
 @dataclass(frozen=True)
 class Call:
-    """One request, seen from the store."""
+    """One request under one key, without its framework."""
 
     scope: str
     key: str
@@ -26,16 +26,16 @@ class Call:
     operation: str = ""
     method: str = ""
     path: str = ""
-    parts: RequestParts | None = None  # to compare with a fingerprint that was sealed with an older secret
+    parts: RequestParts | None = None  # to compare with a fingerprint that was made with an older secret
 
     @classmethod
     def outside_http(
         cls, kind: str, scope: str, key: str, operation: str, parts: RequestParts, policy: Policy
     ) -> "Call":
-        """Make the call of code that has no request. The kind keeps its scopes apart from those of requests."""
+        """Make the call of code without a request. The kind separates its scopes from those of requests."""
         return cls(
-            scope=fitted("scope", f"{kind}:{scope}"),
-            key=fitted("key", key),
+            scope=fit_to_column("scope", f"{kind}:{scope}"),
+            key=fit_to_column("key", key),
             fingerprint=seal(parts, policy.fingerprint),
             policy=policy,
             operation=operation,
@@ -44,21 +44,21 @@ class Call:
 
     @cached_property
     def id(self) -> UUID:
-        return record_id(self.scope, self.key)
+        return make_record_id(self.scope, self.key)
 
     def ref(self, using: str) -> Ref:
         return Ref(self.scope, self.id, using)
 
     def matches(self, stored: str) -> bool:
-        """Whether the record was claimed for this request. A record that was given back takes any request."""
-        if not stored or same(stored, self.fingerprint):
+        """True if the record was claimed for this request, or was released without a fingerprint."""
+        if not stored or is_same_fingerprint(stored, self.fingerprint):
             return True
-        return self.parts is not None and agrees(stored, self.parts, self.policy.fingerprint)
+        return self.parts is not None and is_fingerprint_of(stored, self.parts, self.policy.fingerprint)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A row as it was read. Times are what is left of them, by the database's clock; None where there is none."""
+    """A row as it was read. Times are seconds left by the database's clock; None if the column is empty."""
 
     id: UUID
     scope: str
@@ -97,40 +97,40 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Execute:
-    """No record: claim it (T1)."""
+    """Claim the key: there is no record (T1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Claim a record whose past is over: proven not executed (T15) or expired (T16')."""
+    """Claim a record again that was proven not executed (T15) or has expired (T16')."""
 
     record: Record
 
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """Claim a record whose attempt is lost but may be restarted (T7)."""
+    """Claim a record whose attempt was lost and may be restarted (T7)."""
 
     record: Record
 
 
 @dataclass(frozen=True, slots=True)
 class Lapse:
-    """The lease is over: make it unknown, then decide again (T6)."""
+    """Make the outcome unknown because the lease expired, then decide again (T6)."""
 
     record: Record
 
 
 @dataclass(frozen=True, slots=True)
 class Exhaust:
-    """Tried too often: store the refusal, then decide again (T15 at the cap)."""
+    """Store an error response because all attempts are used up, then decide again (T15)."""
 
     record: Record
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Give the stored answer (T16)."""
+    """Send the stored response (T16)."""
 
     record: Record
     reply: Reply
@@ -138,7 +138,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """The first request is still running (T2). In atomic mode there is no record yet."""
+    """Report that the first request is still running (T2). In atomic mode there is no record yet."""
 
     record: Record | None
     retry_after: int
@@ -146,7 +146,7 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A worker does the work (D4)."""
+    """Report that a worker does the work (D4)."""
 
     record: Record
     retry_after: int
@@ -154,14 +154,14 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """The key belongs to another request."""
+    """Report that the key belongs to a different request."""
 
     record: Record
 
 
 @dataclass(frozen=True, slots=True)
 class InDoubt:
-    """Nobody knows whether the effect happened (T8), and nobody is looking any more where `dead` (T17)."""
+    """Report that the outcome is not known (T8), or that the reconciler has given up (`dead`, T17)."""
 
     record: Record
     dead: bool
@@ -169,7 +169,7 @@ class InDoubt:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The key has expired and the endpoint refuses expired keys (T16')."""
+    """Report that the key has expired and the endpoint rejects expired keys (T16')."""
 
     record: Record
 
@@ -180,7 +180,7 @@ Decision = Move | Answer
 
 
 def decide(record: Record | None, call: Call) -> Decision:
-    """Expiry, then mismatch, then the state: the first that applies decides."""
+    """Return what the request gets. Expiry is checked first, then the fingerprint, then the status."""
     if record is None:
         return Execute()
     policy = call.policy
@@ -199,9 +199,9 @@ def decide(record: Record | None, call: Call) -> Decision:
         case Status.DEAD_LETTER:
             return InDoubt(record, dead=True)
         case Status.PENDING | Status.IN_PROGRESS | Status.UNKNOWN if record.deferred:
-            return Accepted(record, _wait(record, policy))
+            return Accepted(record, _retry_after(record, policy))
         case Status.IN_PROGRESS:
-            return InFlight(record, _wait(record, policy))
+            return InFlight(record, _retry_after(record, policy))
         case Status.UNKNOWN:
             return InDoubt(record, dead=False)
         case Status.FAILED_RETRYABLE:
@@ -211,8 +211,8 @@ def decide(record: Record | None, call: Call) -> Decision:
             return Replay(record, record.reply)
 
 
-def _wait(record: Record, policy: Policy) -> int:
-    """Whole seconds a client is told to wait: the smaller of what is left of the lease and the hint."""
+def _retry_after(record: Record, policy: Policy) -> int:
+    """Return the Retry-After in whole seconds: the rest of the lease, at most the policy's hint."""
     hint = policy.retry_hint.total_seconds()
     left = hint if record.lease_left is None else min(hint, record.lease_left)
     return max(1, ceil(left))

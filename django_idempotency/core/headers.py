@@ -1,18 +1,18 @@
-"""Names of HTTP header fields, as rules list them."""
+"""Names of HTTP header fields in the rules of a policy."""
 
 import re
 from collections.abc import Iterable
 from typing import Final
 
-TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 
 
-def header_names(argument: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Lower-case names in their order; ValueError names the argument that holds something else."""
+def lower_header_names(argument: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names in lower case; raise ValueError, with the argument's name, if one is no header name."""
     if isinstance(names, str):
         raise ValueError(f"{argument} must be a collection of header names, not one string: {names!r}.")
     lowered = tuple(name.lower() for name in names)
     for name in lowered:
-        if not TOKEN.fullmatch(name):
+        if not _TOKEN.fullmatch(name):
             raise ValueError(f"{argument} holds {name!r}, which is not a header name.")
     return lowered

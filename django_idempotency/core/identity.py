@@ -1,4 +1,4 @@
-"""How records and downstream keys are named, so that one always leads to the other."""
+"""Ids of records and downstream keys. Each of them leads to the other."""
 
 from hashlib import sha256
 from typing import NamedTuple
@@ -8,15 +8,15 @@ _ID_LENGTH = 36
 
 
 class Ref(NamedTuple):
-    """Where a record is."""
+    """The address of one record."""
 
     scope: str
     id: UUID
     using: str  # the alias of its database
 
 
-def record_id(scope: str, key: str) -> UUID:
-    """Return the id of the record of this scope and key, which is the same everywhere."""
+def make_record_id(scope: str, key: str) -> UUID:
+    """Return the id of the record of this scope and key, equal in every database."""
     digest = sha256()
     for part in (scope.encode(), key.encode()):
         digest.update(len(part).to_bytes(4, "big"))
@@ -24,12 +24,12 @@ def record_id(scope: str, key: str) -> UUID:
     return UUID(bytes=digest.digest()[:16], version=5)
 
 
-def derived_key(record: UUID, step: str) -> str:
-    """Return the key of a downstream call: equal for every attempt, different for every step."""
+def derive_key(record: UUID, step: str) -> str:
+    """Return the downstream key of a step: equal for every attempt, different for every step."""
     return f"{record}-{step}"
 
 
-def record_named_by(reference: UUID | str) -> UUID | None:
+def parse_record_id(reference: UUID | str) -> UUID | None:
     """Return the record id that an id or a downstream key begins with; None if it is neither."""
     text = str(reference)
     if text[_ID_LENGTH : _ID_LENGTH + 1] not in ("", "-"):

@@ -1,4 +1,4 @@
-"""Header text to key, or the reason why it is none."""
+"""Parse and validate idempotency keys."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -11,32 +11,32 @@ import http_sf
 
 from django_idempotency.exceptions import InvalidKey
 
-LONGEST: Final = 255  # what the record's column holds
+LONGEST: Final = 255  # the length of the record's column
 
 Validator: TypeAlias = Callable[[str], str | None]  # None, or a sentence for the client that does not repeat the key
 Pair: TypeAlias = tuple[object, object]  # a value and its parameters, as RFC 9651 reads them
 
-REFUSALS: Final = {
+REASONS: Final = {
     "empty": "The key is empty.",
-    "several_values": "The header holds several values; send exactly one key.",
+    "several_values": "The header contains several values; send exactly one key.",
     "control_character": "The key contains a control character.",
     "not_ascii": "The key contains a character outside ASCII.",
-    "space": "A key that contains a space must stand in double quotes.",
-    "semicolon": "A key that contains a semicolon must stand in double quotes.",
+    "space": "A key that contains a space must be in double quotes.",
+    "semicolon": "A key that contains a semicolon must be in double quotes.",
     "malformed_string": "Double quotes must enclose the whole key, with a backslash before each quote or backslash.",
-    "unquoted": "The key must stand in double quotes.",
+    "unquoted": "The key must be in double quotes.",
     "not_a_string": "The key must be a string in double quotes, not a number, boolean, date, byte sequence or list.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """What an endpoint accepts as a key."""
+    """Which keys an endpoint accepts."""
 
-    strict: bool = False  # only the quoted form of RFC 9651 is a key
+    strict: bool = False  # accept only the quoted form of RFC 9651
     min_length: int = 1
     max_length: int = LONGEST
-    validator: Validator | None = None  # sees every key that is well-formed
+    validator: Validator | None = None  # called with every well-formed key
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_length <= LONGEST:
@@ -51,56 +51,56 @@ ANY_KEY: Final = KeyRule()
 
 
 def parse_key(lines: Sequence[str], rule: KeyRule = ANY_KEY, *, first: Validator | None = None) -> str:
-    """The key in the header's lines; InvalidKey says why there is none.
+    """Return the key in the header's lines; raise InvalidKey, with the reason, if there is none.
 
-    `"k"` and a bare `k` are the same key. A bare key is taken byte for byte, whatever it looks like, but has no
-    space, comma, semicolon or quote: RFC 9651 reads those as structure, and two readings would be two keys.
+    `"k"` and a bare `k` are the same key. A bare key is taken byte for byte, but must not contain a space, comma,
+    semicolon or quote: RFC 9651 gives those a meaning, and two parsers would see two different keys.
     `first` is a validator that sees the key before the rule's own.
     """
     if len(lines) > 1:
-        raise _refusal("several_values")
+        raise _invalid("several_values")
     text = "".join(lines).strip(" ")
     _require_ascii(text)
-    key = _quoted(text) if text.startswith('"') else _bare(text, rule)
-    _require_fit(key, rule, first)
+    key = _parse_quoted(text) if text.startswith('"') else _parse_bare(text, rule)
+    _require_accepted(key, rule, first)
     return key
 
 
-def _refusal(reason: str) -> InvalidKey:
-    return InvalidKey(reason, REFUSALS[reason])
+def _invalid(reason: str) -> InvalidKey:
+    return InvalidKey(reason, REASONS[reason])
 
 
 def _require_ascii(text: str) -> None:
     if not text:
-        raise _refusal("empty")
+        raise _invalid("empty")
     if re.search(r"[\x00-\x1f\x7f]", text):
-        raise _refusal("control_character")
+        raise _invalid("control_character")
     if not text.isascii():
-        raise _refusal("not_ascii")
+        raise _invalid("not_ascii")
 
 
-def _quoted(text: str) -> str:
+def _parse_quoted(text: str) -> str:
     try:
         item = cast(Pair, http_sf.parse(text.encode("ascii"), tltype="item"))
     except http_sf.StructuredFieldError:
-        raise _refusal("several_values" if len(_members(text)) > 1 else "malformed_string") from None
+        raise _invalid("several_values" if len(_parse_list(text)) > 1 else "malformed_string") from None
     key = str(item[0])
     if not key.strip(" "):
-        raise _refusal("empty")
+        raise _invalid("empty")
     return key
 
 
-def _bare(text: str, rule: KeyRule) -> str:
+def _parse_bare(text: str, rule: KeyRule) -> str:
     if rule.strict:
-        raise _refusal(_why_not_strict(text))
+        raise _invalid(_explain_why_not_strict(text))
     for mark, reason in ((",", "several_values"), ('"', "malformed_string"), (" ", "space"), (";", "semicolon")):
         if mark in text:
-            raise _refusal(reason)
+            raise _invalid(reason)
     return text
 
 
-def _why_not_strict(text: str) -> str:
-    members = _members(text)
+def _explain_why_not_strict(text: str) -> str:
+    members = _parse_list(text)
     if len(members) > 1:
         return "several_values"
     if not members or isinstance(members[0][0], http_sf.Token):
@@ -108,15 +108,15 @@ def _why_not_strict(text: str) -> str:
     return "not_a_string"
 
 
-def _members(text: str) -> list[Pair]:
-    """The members of the text read as an RFC 9651 list; none where it cannot be read as one."""
+def _parse_list(text: str) -> list[Pair]:
+    """Parse the text as an RFC 9651 list and return its members; none if it is not a list."""
     try:
         return cast(list[Pair], http_sf.parse(text.encode("ascii"), tltype="list"))
     except http_sf.StructuredFieldError:
         return []
 
 
-def _require_fit(key: str, rule: KeyRule, first: Validator | None) -> None:
+def _require_accepted(key: str, rule: KeyRule, first: Validator | None) -> None:
     if len(key) < rule.min_length:
         raise InvalidKey("too_short", f"The key must have at least {rule.min_length} characters.")
     if len(key) > rule.max_length:
@@ -126,26 +126,26 @@ def _require_fit(key: str, rule: KeyRule, first: Validator | None) -> None:
             raise InvalidKey("rejected", objection)
 
 
-DIGEST: Final = "sha256:"
+_DIGEST: Final = "sha256:"
 
 
-def digest_of(text: str) -> str:
-    """What stands for a text that does not fit its column."""
-    return DIGEST + sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+def digest_text(text: str) -> str:
+    """Return the digest that is stored instead of a text that does not fit its column."""
+    return _DIGEST + sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def fitted(name: str, text: object) -> str:
-    """A key or scope that no client sent: visible ASCII that fits is kept, any other text is replaced by its digest."""
+def fit_to_column(name: str, text: object) -> str:
+    """Return a key or scope from code, not from a client, as it is stored: visible ASCII that fits, else a digest."""
     if not isinstance(text, str):
-        raise InvalidKey("not_text", f"The {name} must be a str; it is of type {type(text).__name__}.")
+        raise InvalidKey("not_text", f"The {name} must be a str; it is a {type(text).__name__}.")
     if not text:
         raise InvalidKey("empty", f"The {name} is empty.")
-    kept = len(text) <= LONGEST and re.fullmatch(r"[!-~]+", text) and not text.startswith(DIGEST)
-    return text if kept else digest_of(text)
+    fits = len(text) <= LONGEST and re.fullmatch(r"[!-~]+", text) and not text.startswith(_DIGEST)
+    return text if fits else digest_text(text)
 
 
-# The usual alphabets of random keys, smallest first: what a key is written in is the smallest that has all of it.
-ALPHABETS: Final = (
+# The usual alphabets of random keys, smallest first. The alphabet of a key is the first with all of its characters.
+_ALPHABETS: Final = (
     (10, re.compile(r"[0-9]*")),
     (16, re.compile(r"[0-9a-f]*|[0-9A-F]*")),
     (36, re.compile(r"[0-9a-z]*|[0-9A-Z]*")),
@@ -155,10 +155,10 @@ ALPHABETS: Final = (
 
 
 def entropy(bits: float = 128.0) -> Validator:
-    """Refuses keys whose characters could not carry that many random bits.
+    """Make a validator that rejects keys whose characters could not contain that many random bits.
 
-    The estimate is log2 of the alphabet times the characters that do not repeat an earlier run of eight; it knows
-    nothing about words or counters, and credits a random UUID with its 32 digits, so with 128 bits.
+    The estimate is log2 of the alphabet's size times the number of characters that do not repeat an earlier run of
+    eight. It does not recognise words or counters. A random UUID counts as its 32 digits, so as 128 bits.
     """
     if bits <= 0:
         raise ValueError(f"bits must be more than 0; it is {bits!r}.")
@@ -166,33 +166,35 @@ def entropy(bits: float = 128.0) -> Validator:
     def validate(key: str) -> str | None:
         return (
             None
-            if _estimate(key) >= bits
+            if _estimate_bits(key) >= bits
             else "The key is too easy to guess; use a random UUID or a longer random key."
         )
 
     return validate
 
 
-def _estimate(key: str) -> float:
+def _estimate_bits(key: str) -> float:
     key = key.rstrip("=")
     if re.fullmatch(r"[0-9A-Fa-f-]*", key):
         key = key.replace("-", "")
-    size = next(size for size, alphabet in ALPHABETS if alphabet.fullmatch(key))
+    size = next(size for size, alphabet in _ALPHABETS if alphabet.fullmatch(key))
     runs = [key[start : start + 8] for start in range(len(key) - 7)]
     return log2(size) * (len(key) - len(runs) + len(set(runs)))
 
 
-UUID_OR_DATE: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(19|20)\d\d-[01]\d-[0-3]\d", re.IGNORECASE)
-EMAIL: Final = re.compile(r"[^\s@]@[^\s@]+\.[A-Za-z]{2}")
-NUMBER: Final = re.compile(r"(?<![0-9A-Za-z])(\+|00)?\(?\d(?:[ .()/-]{0,2}\d){6,}(?![0-9A-Za-z])")
+_UUID_OR_DATE: Final = re.compile(
+    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(19|20)\d\d-[01]\d-[0-3]\d", re.IGNORECASE
+)
+_EMAIL: Final = re.compile(r"[^\s@]@[^\s@]+\.[A-Za-z]{2}")
+_NUMBER: Final = re.compile(r"(?<![0-9A-Za-z])(\+|00)?\(?\d(?:[ .()/-]{0,2}\d){6,}(?![0-9A-Za-z])")
 
 
 def no_personal_data(key: str) -> str | None:
-    """Refuses e-mail addresses, telephone numbers and card numbers; UUIDs and ISO dates are not taken for numbers."""
-    text = UUID_OR_DATE.sub("x", key.replace("%40", "@"))
-    if EMAIL.search(text):
+    """Reject keys with e-mail addresses, telephone numbers or card numbers; allow UUIDs and ISO dates."""
+    text = _UUID_OR_DATE.sub("x", key.replace("%40", "@"))
+    if _EMAIL.search(text):
         return "The key seems to contain an e-mail address; use a random key."
-    for found in NUMBER.finditer(text):
+    for found in _NUMBER.finditer(text):
         digits = re.sub(r"\D", "", found[0])
         if 9 <= len(digits) <= 15 or (found[1] and len(digits) <= 17) or _is_card(digits):
             return "The key seems to contain a telephone or card number; use a random key."
@@ -200,18 +202,18 @@ def no_personal_data(key: str) -> str | None:
 
 
 def _is_card(digits: str) -> bool:
-    """Luhn's check over as many digits as cards have."""
+    """True if there are as many digits as on a card and they pass Luhn's check."""
     doubled = [int(digit) * (2 if place % 2 else 1) for place, digit in enumerate(reversed(digits))]
     return 13 <= len(digits) <= 19 and sum(value - 9 if value > 9 else value for value in doubled) % 10 == 0
 
 
 def unguessable(key: str) -> str | None:
-    """Refuses keys under 22 characters, the shortest spelling of 128 bits; every usual spelling of a UUID has more."""
+    """Reject keys under 22 characters, the shortest text with 128 random bits; every usual form of a UUID is longer."""
     return None if len(key) >= 22 else "The key is too short to be unguessable; use a UUID or 22 random characters."
 
 
 def all_of(*validators: Validator) -> Validator:
-    """Every one of them must agree; the first objection is given."""
+    """Make a validator that rejects a key with the first objection of any of these."""
 
     def validate(key: str) -> str | None:
         return next((objection for each in validators if (objection := each(key))), None)

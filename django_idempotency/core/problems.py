@@ -1,10 +1,10 @@
-"""What a client is told when it gets neither its own answer nor a stored one."""
+"""The error responses of the idempotency layer: codes, texts and rendering."""
 
 import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from django_idempotency.core.policy import Profile, Shape
+from django_idempotency.core.profiles import Profile, Shape
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import (
     InvalidKey,
@@ -19,19 +19,19 @@ from django_idempotency.exceptions import (
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A stable code for machines, a title and a detail for people."""
+    """One kind of error response: a stable code for machines, a title and a detail for people."""
 
     code: str
     title: str
     detail: str
 
 
-MISSING: Final = Problem(
+MISSING_KEY: Final = Problem(
     "idempotency_key_missing",
     "Idempotency key missing",
     "This operation needs an idempotency key, so that it can be retried safely. Send one with every request.",
 )
-INVALID: Final = Problem(
+INVALID_KEY: Final = Problem(
     InvalidKey.code,
     "Idempotency key invalid",
     "The idempotency key cannot be used.",
@@ -39,7 +39,8 @@ INVALID: Final = Problem(
 MISMATCH: Final = Problem(
     KeyReused.code,
     "Idempotency key reused",
-    "This idempotency key was first used with another request. Nothing was done; use a new key for a new request.",
+    "This idempotency key was first used with a different request. Nothing was executed; use a new key for a new "
+    "request.",
 )
 IN_FLIGHT: Final = Problem(
     StillRunning.code,
@@ -49,28 +50,28 @@ IN_FLIGHT: Final = Problem(
 ACCEPTED: Final = Problem(
     "idempotency_key_accepted",
     "Request accepted",
-    "The request was accepted and is being worked on. Send the same request again later for its answer.",
+    "The request was accepted and is being processed. Send the same request again later to get its response.",
 )
 UNKNOWN: Final = Problem(
     OutcomeUnknown.code,
     "Outcome unknown",
-    "It is not known yet whether the first request with this idempotency key took effect. It is being looked into; "
-    "do not repeat the operation under another key.",
+    "It is not known yet whether the first request with this idempotency key took effect. The outcome is being "
+    "checked; do not send the operation with another key.",
 )
 EXPIRED: Final = Problem(
     KeyExpired.code,
     "Idempotency key expired",
-    "The answer that belonged to this idempotency key is no longer kept. Use a new key for a new request.",
+    "The response for this idempotency key is no longer stored. Use a new key for a new request.",
 )
 NO_PRINCIPAL: Final = Problem(
     "idempotency_principal_missing",
     "Credentials needed",
-    "An idempotency key belongs to somebody. Send credentials with the request.",
+    "Each idempotency key belongs to one authenticated caller. Send credentials with the request.",
 )
-NOT_EXECUTED: Final = Problem(
+NOTHING_DONE: Final = Problem(
     NotExecuted.code,
     "Nothing was done",
-    "The operation could not be started and had no effect. Send the same request again later.",
+    "The operation was not executed and had no effect. Send the same request again later.",
 )
 UNAVAILABLE: Final = Problem(
     StoreUnavailable.code,
@@ -80,55 +81,53 @@ UNAVAILABLE: Final = Problem(
 )
 EXHAUSTED: Final = Problem(
     "idempotency_attempts_exhausted",
-    "Tried too often",
+    "Too many attempts",
     "Every attempt with this idempotency key failed before it had an effect. Use a new key to try again.",
 )
 ABANDONED: Final = Problem(
     "idempotency_work_abandoned",
-    "Never started",
+    "Work never started",
     "The accepted work was never started and had no effect. Use a new key to try again.",
 )
-
-
 NOT_FOUND: Final = Problem(
     "idempotency_operation_not_found",
     "No such operation",
-    "There is no operation of yours with this reference.",
+    "You have no operation with this reference.",
 )
 
 
-def content(profile: Profile, problem: Problem, status: int, detail: str = "", **members: Any) -> dict[str, Any]:
-    """What a refusal says, in the profile's shape."""
-    said = detail or problem.detail
+def build_members(profile: Profile, problem: Problem, status: int, detail: str = "", **members: Any) -> dict[str, Any]:
+    """Return the JSON members of an error response in the profile's shape."""
+    text = detail or problem.detail
     if profile.shape is Shape.STRIPE:
-        kind = "idempotency_error" if problem in (MISMATCH, MISSING, INVALID) else "api_error"
-        return {"error": {"type": kind, "code": problem.code, "message": said}}
+        kind = "idempotency_error" if problem in (MISMATCH, MISSING_KEY, INVALID_KEY) else "api_error"
+        return {"error": {"type": kind, "code": problem.code, "message": text}}
     full = {
         "type": profile.documentation or "about:blank",
         "title": problem.title,
         "status": status,
-        "detail": said,
+        "detail": text,
         "code": problem.code,
         **members,
     }
     return full if profile.reshape is None else dict(profile.reshape(full))
 
 
-def media_type(profile: Profile) -> str:
-    """RFC 9457's, unless the profile has a shape of its own."""
+def choose_media_type(profile: Profile) -> str:
+    """Return the media type of RFC 9457, unless the profile has another shape."""
     plain = profile.shape is Shape.STRIPE or profile.reshape is not None
     return "application/json" if plain else "application/problem+json"
 
 
-def link(profile: Profile) -> dict[str, str]:
-    """Where the rules are published."""
+def build_link(profile: Profile) -> dict[str, str]:
+    """Return the Link header with the published rules; none without documentation."""
     if not profile.documentation:
         return {}
     return {"Link": f'<{profile.documentation}>; rel="describedby"; type="text/html"'}
 
 
 def render(profile: Profile, problem: Problem, status: int, detail: str = "", **members: Any) -> Reply:
-    """A refusal as it is sent."""
-    headers = {"Content-Type": media_type(profile), **link(profile)}
-    body = json.dumps(content(profile, problem, status, detail, **members)).encode()
+    """Return the error response as it is sent."""
+    headers = {"Content-Type": choose_media_type(profile), **build_link(profile)}
+    body = json.dumps(build_members(profile, problem, status, detail, **members)).encode()
     return Reply(status=status, headers=tuple(headers.items()), body=body)

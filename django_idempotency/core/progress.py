@@ -1,4 +1,4 @@
-"""How far an operation has come: its steps in their order, and what each one gave."""
+"""The progress of an operation: its steps in their order, and their results."""
 
 import json
 from dataclasses import dataclass, field, replace
@@ -9,7 +9,7 @@ from django_idempotency.exceptions import ChangedDefinition
 
 
 class StepState(StrEnum):
-    """A local step is done or not there; a foreign one is marked before it begins."""
+    """The state of a recorded step: a phase is recorded when it is done, an effect before it starts too."""
 
     STARTED = "started"
     DONE = "done"
@@ -17,7 +17,7 @@ class StepState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One finished or begun step."""
+    """One recorded step."""
 
     name: str
     state: StepState
@@ -26,11 +26,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Immutable: each mark is a new progress, written by a guarded statement."""
+    """The recorded steps of an operation. Immutable: each change is a new value, written by a guarded statement."""
 
     version: int = 1
     steps: tuple[Step, ...] = field(default=())
-    extent: tuple[int, int] | None = None  # how much of the work is done, and of how much, as the operation says
+    extent: tuple[int, int] | None = None  # how much is done, and of how much, as the operation reports it
 
     @classmethod
     def load(cls, text: str) -> "Progress":
@@ -45,47 +45,49 @@ class Progress:
         data = {"version": self.version, "steps": steps, **extent}
         return json.dumps(data, separators=(",", ":"), allow_nan=False)
 
-    def at(self, position: int, name: str) -> Step | None:
-        """The step recorded at this position; ChangedDefinition when another one was there when the work began."""
+    def find(self, position: int, name: str) -> Step | None:
+        """Return the step at this position, None if it is not reached; ChangedDefinition if another step is there."""
         if position >= len(self.steps):
             if any(step.name == name for step in self.steps):
-                raise ChangedDefinition(f"The step {name!r} comes twice: give each turn of a loop a name of its own.")
+                raise ChangedDefinition(
+                    f"The step {name!r} occurs twice: give each iteration of a loop its own step name."
+                )
             return None
         recorded = self.steps[position]
         if recorded.name != name:
             raise ChangedDefinition(
                 f"Step {position + 1} of this record was {recorded.name!r} and is {name!r} now: the operation was "
-                "changed under work in flight. Let the code that did that step finish it, or settle the record by hand."
+                "changed while work was in flight. Let code with the recorded steps finish it, or settle it by hand."
             )
         return recorded
 
     @property
     def finished(self) -> list[str]:
-        """The names of the steps that are done, in their order."""
+        """Return the names of the steps that are done, in their order."""
         return [step.name for step in self.steps if step.state is StepState.DONE]
 
     @property
     def recovery_point(self) -> str:
-        """The last step that is done."""
+        """Return the name of the last step that is done; empty if there is none."""
         return self.finished[-1] if self.finished else ""
 
     @property
-    def in_doubt(self) -> str | None:
-        """The foreign step that began and that nobody saw the end of."""
+    def step_in_doubt(self) -> str | None:
+        """Return the name of the effect that was started and whose end was not recorded."""
         last = self.steps[-1] if self.steps else None
         return last.name if last is not None and last.state is StepState.STARTED else None
 
-    def without_last(self) -> "Progress":
-        """Take the last mark back: its step did not happen."""
+    def drop_last(self) -> "Progress":
+        """Remove the last step, because it did not happen."""
         return replace(self, steps=self.steps[:-1])
 
-    def so_far(self, done: int, total: int) -> "Progress":
+    def report(self, done: int, total: int) -> "Progress":
         return replace(self, extent=(done, total))
 
-    def started(self, name: str) -> "Progress":
+    def mark_started(self, name: str) -> "Progress":
         return self._with(Step(name, StepState.STARTED))
 
-    def done(self, name: str, result: Any) -> "Progress":
+    def mark_done(self, name: str, result: Any) -> "Progress":
         return self._with(Step(name, StepState.DONE, result))
 
     def _with(self, step: Step) -> "Progress":

@@ -1,4 +1,4 @@
-"""What of an answer may be stored and given again."""
+"""The stored response, and which parts of a response may be stored."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from django_idempotency.core.headers import header_names
+from django_idempotency.core.headers import lower_header_names
 from django_idempotency.exceptions import UnreadableReply
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
@@ -34,7 +34,7 @@ DEFAULT_HEADERS: Final = frozenset(
         "vary",
     }
 )
-# They belong to one caller, one connection or one moment.
+# Headers that belong to one caller, one connection or one moment.
 NEVER_STORED: Final = frozenset(
     {
         "age",
@@ -56,17 +56,18 @@ NEVER_STORED: Final = frozenset(
     }
 )
 NEVER_STORED_KINDS: Final = re.compile(r"proxy-|.*[cx]srf")
-NO_BODY: Final = frozenset({204, 205, 304})  # a client would take one for the next answer
+DEFAULT_MAX_BODY: Final = 1024 * 1024
+NO_BODY: Final = frozenset({204, 205, 304})  # a client would take the body for the start of the next response
 OF_THE_BYTES: Final = frozenset({"content-digest", "content-encoding", "repr-digest"})
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A stored answer: the status, allowed headers in their order, and the bytes."""
+    """A stored response: status, allowed headers in their order, and the body's bytes."""
 
     status: int
     headers: Headers
-    body: bytes | None  # None: there was one and it was not stored; b"": there was none
+    body: bytes | None  # None: the response had one, and it was not stored; b"": it had none
     schema_version: int = 1
 
     @property
@@ -76,29 +77,35 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class ReplyRule:
-    """What of an endpoint's answers is stored."""
+    """Which parts of an endpoint's responses are stored."""
 
-    headers: Collection[str] = DEFAULT_HEADERS  # these names and no others
-    extra_headers: Collection[str] = ()  # and these, to keep the default list
-    max_body: int = 1024 * 1024  # bytes; a larger body is omitted and marked, and never made again
-    schema_version: int = 1  # raised by the endpoint when its answers change shape
+    headers: Collection[str] = DEFAULT_HEADERS  # the only headers stored
+    extra_headers: Collection[str] = ()  # stored too; keeps the default list
+    max_body: int | None = None  # bytes; a larger body is omitted and marked. None: the setting MAX_BODY, or 1 MiB
+    schema_version: int = 1  # raise it when the endpoint's responses change shape
     body: bool = True  # False: no body is stored
 
     def __post_init__(self) -> None:
-        allowed = {*_storable("headers", self.headers), *_storable("extra_headers", self.extra_headers)}
+        allowed = {*_check_storable("headers", self.headers), *_check_storable("extra_headers", self.extra_headers)}
         object.__setattr__(self, "headers", frozenset(allowed))
         object.__setattr__(self, "extra_headers", ())
-        if self.max_body < 0:
-            raise ValueError(f"max_body must be at least 0; it is {self.max_body!r}.")
+        if self.max_body is not None and self.max_body < 0:
+            raise ValueError(f"max_body must be at least 0, or None; it is {self.max_body!r}.")
         if self.schema_version < 1:
             raise ValueError(f"schema_version must be at least 1; it is {self.schema_version!r}.")
 
+    @property
+    def longest_body(self) -> int:
+        return DEFAULT_MAX_BODY if self.max_body is None else self.max_body
 
-def _storable(argument: str, names: Collection[str]) -> tuple[str, ...]:
-    lowered = header_names(argument, names)
-    refused = sorted(filter(_is_private, lowered))
-    if refused:
-        raise ValueError(f"{argument} must not hold {', '.join(refused)}: these are never given to another request.")
+
+def _check_storable(argument: str, names: Collection[str]) -> tuple[str, ...]:
+    lowered = lower_header_names(argument, names)
+    private = sorted(filter(_is_private, lowered))
+    if private:
+        raise ValueError(
+            f"{argument} must not contain {', '.join(private)}: headers of one caller or connection are never replayed."
+        )
     return lowered
 
 
@@ -107,32 +114,35 @@ def _is_private(name: str) -> bool:
 
 
 def capture(status: int, headers: Iterable[tuple[str, str]], body: bytes | None, rule: ReplyRule) -> Reply:
-    """The part of an answer that the rule lets in; body None says that the answer has one that cannot be stored."""
-    kept = body if not body or (rule.body and len(body) <= rule.max_body) else None
+    """Return what the rule stores of a response; pass body=None if its body cannot be stored."""
+    kept = body if not body or (rule.body and len(body) <= rule.longest_body) else None
     described = rule.headers if kept is not None else frozenset(rule.headers) - OF_THE_BYTES
     allowed = tuple((name, value) for name, value in headers if name.lower() in described)
     return Reply(status, allowed, kept, rule.schema_version)
 
 
 def json_reply(status: int, data: Any, headers: Iterable[tuple[str, str]] = ()) -> Reply:
-    """An answer made without a response, for reconcilers and operators."""
+    """Make a JSON response to store, for reconcilers, webhooks and operations."""
     return Reply(status, (("Content-Type", "application/json"), *headers), json.dumps(data).encode())
 
 
 def dump_headers(reply: Reply) -> str:
-    """The headers as ASCII text, in order and with their repetitions; no rule has looked at what a project made."""
+    """Return the headers as ASCII text, in order and with repetitions, without private ones.
+
+    A reply that the project made itself has not passed any rule.
+    """
     kept = [pair for pair in reply.headers if not _is_private(pair[0].lower())]
     return json.dumps(kept, separators=(",", ":"))
 
 
 def load_headers(text: str) -> Headers:
-    """The headers in a text that `dump_headers` wrote."""
+    """Return the headers from a text that `dump_headers` wrote."""
     try:
         pairs = json.loads(text)
     except (ValueError, RecursionError):
-        raise UnreadableReply("The stored headers are not JSON; the answer is withheld.") from None
+        raise UnreadableReply("The stored headers are not JSON; the response is withheld.") from None
     if not isinstance(pairs, list) or not all(_is_header(pair) for pair in pairs):
-        raise UnreadableReply("The stored headers are not pairs of texts; the answer is withheld.")
+        raise UnreadableReply("The stored headers are not pairs of texts; the response is withheld.")
     return tuple((name, value) for name, value in pairs)
 
 

@@ -7,13 +7,13 @@ from typing import ClassVar, Final
 class Status(StrEnum):
     """The state of a record."""
 
-    LEASED: ClassVar["frozenset[Status]"]  # an attempt, or the message that asks for one, owes work until a deadline
-    OWNED: ClassVar["frozenset[Status]"]  # the attempt that holds the token may still end it
-    OPEN: ClassVar["frozenset[Status]"]  # not settled: somebody or something still has to act
+    LEASED: ClassVar["frozenset[Status]"]  # an attempt, or the message for a worker, has a deadline
+    OWNED: ClassVar["frozenset[Status]"]  # the attempt with the token may still end it
+    OPEN: ClassVar["frozenset[Status]"]  # not finished: a worker, a reconciler or an operator still has to act
     IN_DOUBT: ClassVar["frozenset[Status]"]  # the outcome is not known
     TERMINAL: ClassVar["frozenset[Status]"]  # the response is stored
     ENDED: ClassVar["frozenset[Status]"]  # terminal, or kept for audit after that
-    SETTLEABLE: ClassVar["frozenset[Status]"]  # positive evidence completes it
+    SETTLEABLE: ClassVar["frozenset[Status]"]  # evidence that the effect happened completes it
 
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
@@ -26,7 +26,7 @@ class Status(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """One sentence: what it means, and who moves it on."""
+        """Return one sentence: what the state means, and who ends it."""
         return _MEANINGS[self]
 
 
@@ -39,12 +39,12 @@ Status.ENDED = Status.TERMINAL | {Status.EXPIRED}
 Status.SETTLEABLE = Status.IN_DOUBT | {Status.PENDING, Status.FAILED_RETRYABLE}
 
 _MEANINGS: Final = {
-    Status.PENDING: "Accepted and waiting for a worker, which claims it; the reaper fails it when it is abandoned.",
-    Status.IN_PROGRESS: "An attempt holds the lease and finishes it; a lease that runs out makes it unknown.",
-    Status.COMPLETED: "The answer is stored, success or refusal alike; it stays until it expires.",
-    Status.FAILED: "Ended without the handler's own answer; the stored error stays until it expires.",
-    Status.FAILED_RETRYABLE: "Proven that nothing happened; the next request claims it.",
-    Status.UNKNOWN: "Nobody knows whether the effect happened; a reconciler, a webhook or an operator settles it.",
-    Status.DEAD_LETTER: "Reconciliation gave up; an operator or a late webhook settles it.",
+    Status.PENDING: "Accepted and waiting for a worker to claim it; the reaper fails it if none does.",
+    Status.IN_PROGRESS: "An attempt holds the lease and finishes it; when the lease expires, it becomes unknown.",
+    Status.COMPLETED: "The response is stored, whether a success or an error; it is kept until it expires.",
+    Status.FAILED: "Ended without a response from the handler; the stored error is kept until it expires.",
+    Status.FAILED_RETRYABLE: "It is proven that nothing happened; the next request claims it.",
+    Status.UNKNOWN: "It is not known whether the effect happened; a reconciler, a webhook or an operator settles it.",
+    Status.DEAD_LETTER: "The reconciler gave up; an operator or a late webhook settles it.",
     Status.EXPIRED: "Kept for audit and never replayed; the reaper deletes it when its audit time ends.",
 }

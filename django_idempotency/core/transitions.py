@@ -14,62 +14,62 @@ __all__ = ["TRANSITIONS", "Edge", "Event"]
 
 
 class Edge(Enum):
-    """What a transition ends in when it is not a status."""
+    """The target of a transition that does not end in a status."""
 
     SAME = "unchanged"
     DELETED = "deleted"
 
 
 class Guard(StrEnum):
-    """A condition that the statement itself repeats, so that the winner of a race is decided by the database."""
+    """A condition that the statement repeats in its WHERE, so that the database decides a race."""
 
-    LEASE_LIVE = "the lease is live"
-    LEASE_OVER = "the lease is over"
+    LEASE_LIVE = "the lease has not expired"
+    LEASE_OVER = "the lease has expired"
     TOKEN_MINE = "the token is the caller's"
-    TOKEN_AS_READ = "the token is the one that was read before"
-    UNTAINTED = "no earlier attempt is in doubt"
-    SUCCESS_OR_UNTAINTED = "a success, or an operation whose steps are all done, or no earlier attempt is in doubt"
+    TOKEN_AS_READ = "the token is the one read before"
+    UNTAINTED = "no earlier attempt has an unknown outcome"
+    SUCCESS_OR_UNTAINTED = "a success, or all steps done, or no earlier attempt with an unknown outcome"
     RESUMABLE = "the record may be restarted or resumed"
-    NOT_RESUMABLE = "the record may not be restarted"
-    NO_STEP_MARKED = "no step of an operation was marked"
-    PROGRESS_AS_READ = "progress is what the caller expects"
-    GRACE_OVER = "grace had passed"
+    NOT_RESUMABLE = "the record must not be restarted"
+    NO_STEP_MARKED = "no step of an operation is recorded"
+    PROGRESS_AS_READ = "progress is as the caller read it"
+    GRACE_OVER = "the grace period had passed"
     TRIES_LEFT = "tries are left"
     NO_TRIES_LEFT = "no tries are left"
     ATTEMPTS_LEFT = "attempts are left"
     NO_ATTEMPTS_LEFT = "no attempts are left"
-    RETAINED = "retention is not over"
-    RETENTION_OVER = "retention is over"
+    RETAINED = "retention has not ended"
+    RETENTION_OVER = "retention has ended"
     DEFERRED = "a worker does the work"
     NOT_DEFERRED = "a request does the work"
     NOT_BEGUN = "no operation has begun"
     HAS_RUN = "an attempt has run"
-    AUDITED = "it is kept for audit"
-    NOT_AUDITED = "it is not kept for audit"
+    AUDITED = "the record is kept for audit"
+    NOT_AUDITED = "the record is not kept for audit"
 
 
 class Event(StrEnum):
-    """What can happen to a record."""
+    """What happens to a record and may change its status."""
 
     REQUEST = "request"
-    ANSWERED = "handler answered"
+    ANSWERED = "handler responded"
     NOT_EXECUTED = "attempt proven not executed"
-    IN_DOUBT = "attempt in doubt"
-    LAPSE = "lease over"
+    IN_DOUBT = "attempt with unknown outcome"
+    LAPSE = "lease expired"
     TAKE_OVER = "take-over"
     EXTEND = "lease extended"
-    BEGIN = "operation begins"
+    BEGIN = "operation started"
     STEP = "step done"
-    REPORT = "step tells how far it is"
+    REPORT = "step reports progress"
     LANDED = "verdict: landed"
     NOT_LANDED = "verdict: not executed"
     STEP_LANDED = "verdict: step landed"
     STEP_NOT_LANDED = "verdict: step not executed"
     INCONCLUSIVE = "verdict: inconclusive"
-    POSTPONE = "asked too early, or nobody to ask"
+    POSTPONE = "too early, or no reconciler to ask"
     EVIDENCE = "positive evidence"
     STEP_EVIDENCE = "positive evidence about a step"
-    DENIAL = "webhook: it did not happen"
+    DENIAL = "webhook: not executed"
     DISMISS = "operator: not executed"
     STEP_DISMISS = "operator: step not executed"
     TRY_AGAIN = "operator: try again"
@@ -86,7 +86,7 @@ class Event(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One row of the table. `sources` empty means that no record exists yet."""
+    """One row of the table. Empty `sources` mean that there is no record yet."""
 
     cite: str
     sources: frozenset[Status]

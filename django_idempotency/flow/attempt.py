@@ -6,7 +6,7 @@ from time import monotonic
 from uuid import UUID
 
 from django_idempotency.core.decisions import Call
-from django_idempotency.core.identity import Ref, derived_key
+from django_idempotency.core.identity import Ref, derive_key
 from django_idempotency.core.policy import Policy
 from django_idempotency.exceptions import LostFence, Misplaced
 from django_idempotency.store import attempts
@@ -89,7 +89,7 @@ class KeyHandle:
     def derive(self, step: str) -> str:
         """Return the key of a downstream call: equal for every attempt, different for every step."""
         self._attempt.reached_out = True
-        return derived_key(self._attempt.call.id, step)
+        return derive_key(self._attempt.call.id, step)
 
     def extend(self, lease: timedelta | None = None) -> None:
         """Start the lease anew; LostFence if another attempt owns the record now."""

@@ -93,9 +93,9 @@ def _queue(call: Call, work: StoredOperation, using: str) -> bool:
             case Mismatch():
                 raise KeyReused
             case Gone(old):
-                raise KeyExpired(f"{KeyExpired.__doc__} It belonged to record {old.id}.")
+                raise KeyExpired(f"{KeyExpired.__doc__} The key belonged to record {old.id}.")
             case Exhaust(old) | Replay(old) if old.status is not Status.COMPLETED:
-                raise EndedWithoutResult(f"{EndedWithoutResult.__doc__} It is record {old.id}.")
+                raise EndedWithoutResult(f"{EndedWithoutResult.__doc__} The record is {old.id}.")
             case Restart(old):
                 if _claim_again(old, call, token, using):
                     return attempts.defer(call.ref(using), token, work, wait)

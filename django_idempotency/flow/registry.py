@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, TypeAlias, TypeVar
 
-from django_idempotency.core.policy import whole_seconds
 from django_idempotency.core.progress import Progress
 from django_idempotency.core.replies import Reply
+from django_idempotency.core.validation import require_whole_seconds
 from django_idempotency.exceptions import UnknownOperation
 from django_idempotency.flow.settle import Verdict
 from django_idempotency.models import IdempotencyKey
@@ -44,7 +44,7 @@ def operation(name: str, *, version: int = 1, longest: timedelta = timedelta(hou
     """
     if not isinstance(longest, timedelta):
         raise ValueError(f"longest must be a timedelta; it is {longest!r}.")
-    whole_seconds("longest", longest)
+    require_whole_seconds("longest", longest)
 
     def register(function: F) -> F:
         made = Operation(name, function, version, longest)

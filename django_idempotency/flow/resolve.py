@@ -14,7 +14,7 @@ from django.db import Error, connections
 
 from django_idempotency import signals
 from django_idempotency.core.audit import Kind
-from django_idempotency.core.identity import Ref, record_id, record_named_by
+from django_idempotency.core.identity import Ref, make_record_id, parse_record_id
 from django_idempotency.core.states import Status
 from django_idempotency.flow.messages import pick_up_seconds, send_on_commit
 from django_idempotency.flow.reconcile import reconcile_one
@@ -40,7 +40,7 @@ Reference: TypeAlias = UUID | str | tuple[str, str]
 
 def find_record(reference: Reference, using: str | None = None) -> IdempotencyKey | None:
     """Return the record with this id, this downstream key or this (scope, key); None if there is none."""
-    record = record_id(*reference) if isinstance(reference, tuple) else record_named_by(reference)
+    record = make_record_id(*reference) if isinstance(reference, tuple) else parse_record_id(reference)
     return None if record is None else records.load(record, using or alias())
 
 

@@ -107,11 +107,11 @@ class DoubtfulStep:
 
     def landed(self, result: Any) -> Continuation:
         """Continue with the effect's result. Raises if the result is not JSON."""
-        return self._from(self.progress.done(self.name, result))
+        return self._from(self.progress.mark_done(self.name, result))
 
     def not_executed(self) -> Continuation:
         """Continue without the effect's mark, so that it is called again."""
-        return self._from(self.progress.without_last())
+        return self._from(self.progress.drop_last())
 
     def _from(self, progress: Progress) -> Continuation:
         return Continuation(self.name, uuid4(), progress.dump(), progress.recovery_point, self.steps_done)
@@ -122,7 +122,7 @@ def doubtful_step(row: IdempotencyKey) -> DoubtfulStep | None:
     if not row.progress:
         return None
     progress = Progress.load(row.progress)
-    name = progress.in_doubt
+    name = progress.step_in_doubt
     return None if name is None else DoubtfulStep(name, row.derive(name), progress, row.steps_done)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from django.db import transaction
 
-from django_idempotency.core.identity import derived_key
+from django_idempotency.core.identity import derive_key
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.progress import Progress, StepState
 from django_idempotency.core.replies import Reply
@@ -30,7 +30,7 @@ class Op:
         self._steps_done = steps_done
         self._position = 0
         self._in_phase = False
-        attempt.in_doubt = progress.in_doubt
+        attempt.in_doubt = progress.step_in_doubt
 
     def phase(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Run local writes and their mark in one transaction. The result is JSON; every later run returns it again."""
@@ -44,7 +44,7 @@ class Op:
         try:
             with transaction.atomic(using=self._attempt.using):
                 result = function(*args, **kwargs)  # may report its progress
-                self._mark(self._progress.done(name, result), LostLease.RESUME)
+                self._mark(self._progress.mark_done(name, result), LostLease.RESUME)
         except BaseException:  # rolled back, perhaps only at the COMMIT, where deferred constraints are checked
             self._progress, self._steps_done = before
             raise
@@ -65,23 +65,23 @@ class Op:
             return recorded.result
         limits.inside_test_case(self._attempt.using)  # raises inside any other transaction
         if recorded is not None and in_doubt == "reconcile":  # begun by code that would have repeated the call
-            self._mark(self._progress.started(name), LostLease.UNKNOWN)
+            self._mark(self._progress.mark_started(name), LostLease.UNKNOWN)
             self._refuse_in_doubt("it is not begun again")
         if recorded is None:
             lost = LostLease.RESUME if in_doubt == "repeat" else LostLease.UNKNOWN
-            self._mark(self._progress.started(name), lost)
+            self._mark(self._progress.mark_started(name), lost)
         try:
-            result = function(derived_key(self._attempt.call.id, name))
+            result = function(derive_key(self._attempt.call.id, name))
         except NotExecuted:
             if recorded is None:  # an earlier call may have landed, and this one's proof says nothing about it
-                self._mark(self._progress.without_last(), LostLease.RESUME)
+                self._mark(self._progress.drop_last(), LostLease.RESUME)
             raise
-        self._mark(self._progress.done(name, result), LostLease.RESUME)
+        self._mark(self._progress.mark_done(name, result), LostLease.RESUME)
         return self._progress.steps[-1].result
 
     def progress(self, done: int, total: int) -> None:
         """Report how far the work is. What a phase reports becomes visible when the phase ends."""
-        self._progress = self._progress.so_far(done, total)
+        self._progress = self._progress.report(done, total)
         attempt = self._attempt
         if not operations.report(attempt.ref, attempt.token, self._steps_done, self._progress.dump()):
             tell_fence_lost(attempt)
@@ -101,13 +101,13 @@ class Op:
     def _recorded(self, name: str) -> Any:
         if self._position >= len(self._progress.steps):
             self._refuse_in_doubt(f"the step {name!r} does not begin")
-        recorded = self._progress.at(self._position, name)
+        recorded = self._progress.find(self._position, name)
         self._position += 1
         return recorded
 
     def _refuse_in_doubt(self, consequence: str) -> None:
         """Raise if a step is in doubt: the next mark, or a response that counts, would hide it."""
-        step = self._progress.in_doubt
+        step = self._progress.step_in_doubt
         if step is not None:
             raise StepInDoubt(
                 f"It is not known whether the step {step!r} happened, so {consequence}. Let the exception that an "
@@ -123,7 +123,7 @@ class Op:
             tell_fence_lost(attempt)
             raise LostFence
         self._progress = Progress.load(text)  # the result as a later process would see it
-        attempt.in_doubt = self._progress.in_doubt
+        attempt.in_doubt = self._progress.step_in_doubt
         self._steps_done = then
 
 

@@ -9,7 +9,7 @@ from django_idempotency import signals
 from django_idempotency.conf import conf, default_policy
 from django_idempotency.core.audit import Kind
 from django_idempotency.core.decisions import Call
-from django_idempotency.core.identity import record_named_by
+from django_idempotency.core.identity import parse_record_id
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import LostFence, NotExecuted, OutcomeUnknown
@@ -32,7 +32,7 @@ ELSEWHERE_SECONDS: Final = 300.0  # until work is offered again that this proces
 def perform(record: UUID | str, using: str | None = None) -> Outcome:
     """Do the deferred work that a message names, unless it is done or another worker has it."""
     using = using or alias()
-    named = record_named_by(record)
+    named = parse_record_id(record)
     row = None if named is None else records.load(named, using)
     if row is None or not row.deferred:
         logger.warning("A message names %s, which is not deferred work; the message is dropped.", str(record)[:64])

@@ -99,13 +99,15 @@ class Exchange:
         profile = self.policy.profile
         lines = key_lines(self.request, self.policy)
         if not lines:
-            return self.problem_response(ProblemDetails(problems.MISSING, profile.missing))
+            return self.problem_response(ProblemDetails(problems.MISSING_KEY, profile.missing))
         try:
             principal = principal_of(self.request, self.policy)
             return call_from(self.request, lines, self.policy, principal, self.parsed_form())
         except InvalidKey as error:
             members = {"reason": error.reason}
-            return self.problem_response(ProblemDetails(problems.INVALID, profile.invalid, str(error), members=members))
+            return self.problem_response(
+                ProblemDetails(problems.INVALID_KEY, profile.invalid, str(error), members=members)
+            )
         except NoPrincipal:
             return self.problem_response(ProblemDetails(problems.NO_PRINCIPAL, 403))
 
@@ -154,7 +156,7 @@ class Exchange:
         logger.info("Nothing was executed: %s", error)
         unavailable = unavailable_problem(self.policy)
         return self.problem_response(
-            ProblemDetails(problems.NOT_EXECUTED, unavailable.status, "", unavailable.retry_after)
+            ProblemDetails(problems.NOTHING_DONE, unavailable.status, "", unavailable.retry_after)
         )
 
     def unknown_outcome_response(self, call: Call) -> HttpResponseBase:
@@ -212,10 +214,10 @@ def _streamed_body(response: StreamingHttpResponse, policy: Policy) -> bytes | N
     for chunk in chunks:
         head.append(bytes(chunk))
         size += len(head[-1])
-        if size > policy.reply.max_body:
+        if size > policy.reply.longest_body:
             break
     response.streaming_content = chain(head, chunks)
-    return b"".join(head) if size <= policy.reply.max_body else None
+    return b"".join(head) if size <= policy.reply.longest_body else None
 
 
 def gate(request: HttpRequest, arguments: Arguments | None) -> Policy | None:

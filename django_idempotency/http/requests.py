@@ -13,10 +13,10 @@ from django.http.request import RawPostDataException
 from django.utils.datastructures import MultiValueDict
 
 from django_idempotency.conf import upload_limit, user_model
-from django_idempotency.core.canonical import without_fields
+from django_idempotency.core.canonical import drop_fields
 from django_idempotency.core.decisions import Call
-from django_idempotency.core.fingerprint import Part, RequestParts, seal
-from django_idempotency.core.keys import digest_of, parse_key, unguessable
+from django_idempotency.core.fingerprint import URLENCODED, Part, RequestParts, seal
+from django_idempotency.core.keys import digest_text, parse_key, unguessable
 from django_idempotency.core.policy import Policy
 from django_idempotency.exceptions import NoPrincipal, UnreadBody
 from django_idempotency.http.private_names import forget_form, form_was_parsed, parsed_uploads, rewind_stream
@@ -25,7 +25,6 @@ LONGEST_SCOPE: Final = 255
 FORM_FIELD: Final = "_idempotency_key"  # for HTML forms, which cannot send a header
 CSRF_FIELD: Final = "csrfmiddlewaretoken"  # Django masks it anew for each page, so retries may carry another one
 NOT_FINGERPRINTED: Final = (FORM_FIELD, CSRF_FIELD)
-URLENCODED: Final = "application/x-www-form-urlencoded"
 MULTIPART: Final = "multipart/form-data"
 FORMS: Final = (URLENCODED, MULTIPART)
 ANONYMOUS: Final = "anonymous"
@@ -115,7 +114,7 @@ def scope_of(principal: str, operation: str) -> str:
     The lengths keep two pairs from making the same scope.
     """
     scope = f"{len(principal)}:{principal}{len(operation)}:{operation}"
-    return scope if len(scope) <= LONGEST_SCOPE else digest_of(scope)
+    return scope if len(scope) <= LONGEST_SCOPE else digest_text(scope)
 
 
 def route_name(request: HttpRequest) -> str:
@@ -167,8 +166,8 @@ def _content(request: HttpRequest, data: Any) -> dict[str, Any]:
         raise UnreadBody from None
     boundary = (request.content_params or {}).get("boundary", "")
     if request.content_type == MULTIPART and body.strip() == f"--{boundary}--".encode():
-        return {"parts": []}  # an empty form
-    return {"body": without_fields(body, NOT_FINGERPRINTED) if request.content_type == URLENCODED else body}
+        return {"parts": []}  # a form without fields
+    return {"body": drop_fields(body, NOT_FINGERPRINTED) if request.content_type == URLENCODED else body}
 
 
 def _form(request: HttpRequest) -> QueryDict:

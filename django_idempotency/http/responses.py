@@ -10,7 +10,8 @@ from django.urls import NoReverseMatch, reverse
 from django_idempotency.conf import conf
 from django_idempotency.core import problems
 from django_idempotency.core.decisions import Call, Gone, InDoubt, InFlight, Mismatch
-from django_idempotency.core.policy import Policy, Profile
+from django_idempotency.core.policy import Policy
+from django_idempotency.core.profiles import Profile
 from django_idempotency.core.replies import Reply
 
 STATUS_ROUTE: Final = "django_idempotency:idempotency-operation"
@@ -80,7 +81,7 @@ class ProblemDetails:
 
     def content(self, profile: Profile) -> dict[str, Any]:
         """Return the JSON of the response's body."""
-        return problems.content(profile, self.problem, self.status, self.detail, **self.members)
+        return problems.build_members(profile, self.problem, self.status, self.detail, **self.members)
 
 
 def problem_response(details: ProblemDetails, profile: Profile) -> HttpResponse:
@@ -93,7 +94,7 @@ def problem_response(details: ProblemDetails, profile: Profile) -> HttpResponse:
 def problem_headers(details: ProblemDetails, profile: Profile) -> dict[str, str]:
     """Return the headers of a problem, apart from those of its body."""
     wait = {} if details.retry_after is None else {"Retry-After": str(details.retry_after)}
-    return {"Cache-Control": "no-store", **problems.link(profile), **wait}
+    return {"Cache-Control": "no-store", **problems.build_link(profile), **wait}
 
 
 def problem_for(answer: Gone | InDoubt | InFlight | Mismatch, call: Call) -> ProblemDetails:

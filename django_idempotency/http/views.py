@@ -103,7 +103,7 @@ def _problem_of(row: IdempotencyKey, policy: Policy) -> ProblemDetails:
     if dead:
         return ProblemDetails(problems.UNKNOWN, policy.profile.unknown, members=members)
     if row.status == Status.FAILED_RETRYABLE:
-        return ProblemDetails(problems.NOT_EXECUTED, 409, members=members)
+        return ProblemDetails(problems.NOTHING_DONE, 409, members=members)
     return ProblemDetails(problems.EXPIRED, policy.profile.gone, members=members)
 
 

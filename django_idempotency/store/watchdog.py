@@ -24,9 +24,9 @@ class Watchdog:
         self._wakes_at = float("inf")
         self._thread: threading.Thread | None = None
 
-    def guard(self, descriptor: int, seconds: float) -> "Guard":
+    def guard(self, descriptor: int, seconds: float) -> "Deadline":
         """Cut this socket if the block takes longer."""
-        return Guard(self, descriptor, seconds)
+        return Deadline(self, descriptor, seconds)
 
     def release(self, ticket: object) -> None:
         with self._changed:  # the descriptor may be somebody else's as soon as this returns
@@ -53,7 +53,7 @@ class Watchdog:
                 self._changed.wait(None if self._wakes_at == float("inf") else self._wakes_at - now)
 
 
-class Guard:
+class Deadline:
     """One block under a deadline. A class, because entering a generator costs three times as much."""
 
     __slots__ = ("descriptor", "seconds", "watchdog")

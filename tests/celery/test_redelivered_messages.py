@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 from pytest_django.plugin import DjangoDbBlocker
 
-from django_idempotency.core.identity import record_id
+from django_idempotency.core.identity import make_record_id
 from tests.celery.served.operations import gate
 from tests.celery.served.tasks import came
 from tests.kit.celery_processes import Broker, CeleryProcess, worker
@@ -43,7 +43,7 @@ class Message:
         return len(query(self.database_url, "SELECT id FROM payments_ledgerentry WHERE reference = %s", self.id))
 
     def status(self, task: str) -> str:
-        record = record_id(f"once:{task}", self.id)
+        record = make_record_id(f"once:{task}", self.id)
         statuses = {UUID(str(found)): status for found, status in query(self.database_url, RECORDS)}
         return str(statuses[record])
 

@@ -145,6 +145,12 @@ def test_what_a_rule_leaves_out_comes_from_the_settings_too(settings: Settings) 
     assert (made.reply.max_body, made.fingerprint) == (10, own)
 
 
+def test_a_rule_that_names_the_default_wins_over_the_setting(settings: Settings) -> None:
+    settings.IDEMPOTENCY = {"MAX_BODY": 7, "CANONICAL_LIMIT": 8}
+    made = policy(reply=ReplyRule(max_body=1024 * 1024), fingerprint=FingerprintRule(canonical_limit=65536))
+    assert (made.reply.max_body, made.fingerprint.canonical_limit) == (1024 * 1024, 65536)
+
+
 def test_arguments_follow_the_settings(settings: Settings) -> None:
     settings.IDEMPOTENCY = {}
     arguments = Arguments({"mode": "atomic"})

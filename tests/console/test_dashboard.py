@@ -22,7 +22,7 @@ from django_idempotency import Status, maintenance
 from django_idempotency.console.dashboard import numbers
 from django_idempotency.console.dashboard.numbers import PERIODS, Figures, clear_cache, load_figures, read_figures
 from django_idempotency.console.wording import format_estimate
-from django_idempotency.core.identity import record_id
+from django_idempotency.core.identity import make_record_id
 from django_idempotency.models import IdempotencyKey, MaintenanceRun
 from django_idempotency.monitoring.units import format_number
 from django_idempotency.store import counts
@@ -72,7 +72,7 @@ def many(count: int, status: Status, **columns: Any) -> list[IdempotencyKey]:
     for _ in range(count):
         key = str(uuid4())
         row: Row = {**a_row(status), "scope": SCOPE, "key": key, "created_at": timezone.now(), **columns}
-        made.append(IdempotencyKey(**{**row, "id": record_id(row["scope"], key)}))
+        made.append(IdempotencyKey(**{**row, "id": make_record_id(row["scope"], key)}))
     return made
 
 

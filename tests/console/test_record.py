@@ -51,7 +51,7 @@ def test_every_state_has_a_page_that_explains_it(viewer: Client, status: Status)
 
 def test_what_happened_stands_in_its_order(viewer: Client) -> None:
     began = timezone.now() - timedelta(hours=2)
-    progress = Progress().done("book", {"id": 1}).started("charge").dump()
+    progress = Progress().mark_done("book", {"id": 1}).mark_started("charge").dump()
     found = people.record(
         Status.UNKNOWN,
         created_at=began,
@@ -106,7 +106,7 @@ def with_content(status: Status = Status.COMPLETED, **columns: Any) -> UUID:
         status,
         run_name="rides.create",
         arguments=json.dumps({"secret": PLANTED}),
-        progress=Progress().done("book", {"secret": PLANTED}).dump(),
+        progress=Progress().mark_done("book", {"secret": PLANTED}).dump(),
         **{**answer, **columns},
     )
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from django_idempotency import KeyRule, all_of, entropy, no_personal_data, unguessable
-from django_idempotency.core.keys import REFUSALS, parse_key
+from django_idempotency.core.keys import REASONS, parse_key
 from django_idempotency.exceptions import InvalidKey
 
 UNTIMED = settings(deadline=None)  # a busy machine is no failure
@@ -332,7 +332,7 @@ def check_any(lines: list[str], strict: bool) -> None:
         key = parse_key(lines, KeyRule(strict=strict))
     except InvalidKey as refusal:
         reason = refusal.reason
-    assert reason in {*REFUSALS, "too_long"} or (key.isascii() and key.isprintable() and 1 <= len(key) <= 255)
+    assert reason in {*REASONS, "too_long"} or (key.isascii() and key.isprintable() and 1 <= len(key) <= 255)
 
 
 PRINTABLE = st.text(alphabet=st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=1, max_size=255)

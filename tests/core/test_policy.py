@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from django_idempotency import IETF, STRIPE, FingerprintRule, KeyRule, Policy, Profile, ReplyRule
-from django_idempotency.core.policy import AfterExpiry, Expiry, LostLease, Mode, OnError, Shape, Streaming, Transaction
+from django_idempotency.core.policy import AfterExpiry, Expiry, LostLease, Mode, OnError, Streaming, Transaction
+from django_idempotency.core.profiles import Shape
 
 SECOND = timedelta(seconds=1)
 

@@ -7,7 +7,7 @@ import pytest
 
 from django_idempotency import IETF, STRIPE, Profile
 from django_idempotency.core import problems
-from django_idempotency.core.problems import INVALID, MISMATCH, MISSING, UNAVAILABLE, UNKNOWN, Problem, render
+from django_idempotency.core.problems import INVALID_KEY, MISMATCH, MISSING_KEY, UNAVAILABLE, UNKNOWN, Problem, render
 
 ALL = [each for each in vars(problems).values() if isinstance(each, Problem)]
 
@@ -47,8 +47,8 @@ def test_a_problem_says_everything_in_the_standard_shape() -> None:
 
 
 def test_a_detail_of_the_moment_takes_the_place_of_the_usual_one() -> None:
-    said = json.loads(render(IETF, INVALID, 400, "It is too long.").body or b"")
-    assert (said["title"], said["detail"]) == (INVALID.title, "It is too long.")
+    said = json.loads(render(IETF, INVALID_KEY, 400, "It is too long.").body or b"")
+    assert (said["title"], said["detail"]) == (INVALID_KEY.title, "It is too long.")
 
 
 def test_published_rules_are_linked_and_are_the_type() -> None:
@@ -62,8 +62,8 @@ def test_published_rules_are_linked_and_are_the_type() -> None:
 @pytest.mark.parametrize(
     ("problem", "kind"),
     [
-        (MISSING, "idempotency_error"),
-        (INVALID, "idempotency_error"),
+        (MISSING_KEY, "idempotency_error"),
+        (INVALID_KEY, "idempotency_error"),
         (MISMATCH, "idempotency_error"),
         (UNKNOWN, "api_error"),
         (UNAVAILABLE, "api_error"),

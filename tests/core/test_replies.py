@@ -113,7 +113,7 @@ def test_the_schema_version_goes_with_the_reply() -> None:
 @pytest.mark.parametrize("argument", ["headers", "extra_headers"])
 def test_what_is_never_stored_cannot_be_allowed(argument: str, name: str) -> None:
     arguments: dict[str, Any] = {argument: ["Location", name]}
-    with pytest.raises(ValueError, match=f"^{argument} must not hold {name.lower()}:"):
+    with pytest.raises(ValueError, match=f"^{argument} must not contain {name.lower()}:"):
         ReplyRule(**arguments)
 
 

@@ -484,5 +484,5 @@ def test_what_it_costs() -> None:
 
 @pytest.mark.parametrize(("extent", "said"), [((3, 10), (3, 10)), (None, None)])
 def test_how_far_it_is_survives_the_next_step(extent: tuple[int, int] | None, said: object) -> None:
-    progress = Progress() if extent is None else Progress().so_far(*extent)
-    assert Progress.load(progress.done("booked", 1).dump()).extent == said
+    progress = Progress() if extent is None else Progress().report(*extent)
+    assert Progress.load(progress.mark_done("booked", 1).dump()).extent == said

@@ -490,7 +490,7 @@ def test_that_one_call_was_not_executed_says_nothing_about_the_call_before_it(wo
     with pytest.raises(exceptions.StepInDoubt) as caught_again:
         run(refused, declining)
     fail(refused, caught_again.value)
-    assert Progress.load(IdempotencyKey.objects.get().progress).in_doubt == "charged"
+    assert Progress.load(IdempotencyKey.objects.get().progress).step_in_doubt == "charged"
 
     calls[0] = world.charge
     run(claimed(key), declining)

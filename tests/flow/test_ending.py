@@ -117,7 +117,7 @@ def test_an_operation_that_leaves_a_step_out_was_changed() -> None:
         return json_reply(201, op.phase("booked", book, "booked"))
 
     attempt = claimed(str(uuid4()))
-    done = Progress().done("booked", "booked").done("of another release", None)
+    done = Progress().mark_done("booked", "booked").mark_done("of another release", None)
     begun = operations.StoredOperation(name, "{}", done.dump(), 0)
     assert operations.begin(attempt.ref, attempt.token, begun)
 

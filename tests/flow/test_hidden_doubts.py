@@ -76,7 +76,7 @@ def test_the_step_is_still_in_doubt_and_nothing_came_after_it(
 
     record = IdempotencyKey.objects.get()
     assert (record.status, record.attempts) == ("unknown", 1)
-    assert Progress.load(record.progress).in_doubt == "charged"
+    assert Progress.load(record.progress).step_in_doubt == "charged"
     assert world.sent == [record.derive("charged")]
     assert not LedgerEntry.objects.exists()
 
@@ -147,4 +147,4 @@ def test_a_view_cannot_answer_for_its_operation_either(
     record = IdempotencyKey.objects.get()
     assert (record.status, record.on_lost_lease) == ("unknown", then)
     assert world.sent == [record.derive("charged")] * sent
-    assert Progress.load(record.progress).in_doubt == "charged"
+    assert Progress.load(record.progress).step_in_doubt == "charged"

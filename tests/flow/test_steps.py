@@ -92,7 +92,7 @@ def test_an_attempt_that_was_taken_over_does_nothing_more(world: World) -> None:
 def test_a_changed_definition_is_refused(recorded: list[str], now: str, said: str) -> None:
     progress = Progress()
     for name in recorded:
-        progress = progress.done(name, None)
+        progress = progress.mark_done(name, None)
     with pytest.raises(ChangedDefinition, match=said):
         Op(claimed(str(uuid4())), progress, len(recorded)).phase(now, book, "x")
     assert not LedgerEntry.objects.exists()

@@ -9,7 +9,7 @@ from django.utils import timezone
 from django_idempotency import FingerprintRule, Policy, Reply, Status
 from django_idempotency.core.decisions import Call
 from django_idempotency.core.fingerprint import RequestParts, seal
-from django_idempotency.core.identity import record_id
+from django_idempotency.core.identity import make_record_id
 from django_idempotency.models import IdempotencyKey
 
 Row: TypeAlias = dict[str, Any]
@@ -33,7 +33,7 @@ def a_call(key: str = "key", fingerprint: str = FINGERPRINT, scope: str = SCOPE,
 
 def put(status: Status, key: str = "key", **columns: Any) -> UUID:
     """Write a record in this state; every time in it lies ahead unless `columns` says otherwise."""
-    record = record_id(SCOPE, key)
+    record = make_record_id(SCOPE, key)
     row = a_row(status) | columns
     IdempotencyKey.objects.create(id=record, scope=SCOPE, key=key, **row)
     return record

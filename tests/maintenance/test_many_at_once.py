@@ -13,7 +13,7 @@ import pytest
 from django.db import connections
 
 from django_idempotency import Reply, json_reply, maintenance
-from django_idempotency.core.identity import record_id
+from django_idempotency.core.identity import make_record_id
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.reconciliation import Landed, NotLanded, Outcome, reconciler, resolve
 from testproject.payments.models import LedgerEntry
@@ -33,7 +33,7 @@ def lost_attempt(number: int) -> IdempotencyKey:
     """A lease and a grace that ended long ago."""
     scope, key = "scope", str(number)
     return IdempotencyKey(
-        id=record_id(scope, key), scope=scope, key=key, status="in_progress", fingerprint="-", operation=OPERATION,
+        id=make_record_id(scope, key), scope=scope, key=key, status="in_progress", fingerprint="-", operation=OPERATION,
         attempt_token=uuid4(), locked_until=LONG_AGO, grace_until=LONG_AGO, lease_seconds=1, grace_seconds=1,
         retention_seconds=86_400, created_at=LONG_AGO, last_run_at=LONG_AGO,
     )  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 from django.db import connection, transaction
 
 from django_idempotency import Reply, json_reply, maintenance
-from django_idempotency.core.keys import LONGEST, fitted
+from django_idempotency.core.keys import LONGEST, fit_to_column
 from django_idempotency.exceptions import (
     AlreadyFinished,
     EndedWithoutResult,
@@ -383,7 +383,7 @@ def test_a_payload_that_is_not_json_is_an_error_before_anything_runs(payload: An
         ({"lease": timedelta(0)}, ValueError, "lease"),
         ({"required": False}, TypeError, "once takes no required"),
         ({"transaction": "late"}, TypeError, "once takes no transaction"),
-        ({"on_lost_lease": "resume"}, ValueError, "for operations"),
+        ({"on_lost_lease": "resume"}, ValueError, "is for operations"),
     ],
 )
 def test_a_wrong_argument_is_an_error_before_anything_runs(arguments: Any, error: type, said: str) -> None:
@@ -414,7 +414,7 @@ ODD = [
     "\n",
     "\ud800",
     '"quoted"',
-    fitted("key", "a b"),
+    fit_to_column("key", "a b"),
 ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from django_idempotency.core.identity import record_id
+from django_idempotency.core.identity import make_record_id
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.once import Claim
 from testproject.payments.models import LedgerEntry
@@ -39,7 +39,7 @@ class Work:
 
     @property
     def record(self) -> IdempotencyKey:
-        return IdempotencyKey.objects.get(id=record_id(f"once:{SCOPE}", self.key))
+        return IdempotencyKey.objects.get(id=make_record_id(f"once:{SCOPE}", self.key))
 
     def age(self, *columns: str) -> None:
         """These times of the record are long past."""

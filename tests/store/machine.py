@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from django_idempotency import Status
-from django_idempotency.core.identity import record_id
+from django_idempotency.core.identity import make_record_id
 from django_idempotency.models import IdempotencyKey
 from tests.kit.rows import SCOPE, columns_for, snapshot
 from tests.kit.threads import Actor, actors
@@ -64,7 +64,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(key=KEYS, number=NUMBERS)
     def somebody_goes_on(self, key: str, number: int) -> None:
         """From where the last one left the record, at once or when some of its times have passed."""
-        chance, row = self.chance(number), snapshot(record_id(SCOPE, key))
+        chance, row = self.chance(number), snapshot(make_record_id(SCOPE, key))
         if row and chance.random() < 0.5:
             times = columns_for(Status(row["status"]), some(chance))
             moved = {name: times[name] for name in ("locked_until", "grace_until", "expires_at") if row[name]}
@@ -81,7 +81,10 @@ class StoreMachine(RuleBasedStateMachine):
         facts = facts.having_read(row, token=chance.random() < 0.75, progress=chance.random() < 0.75)
         status = Status(row["status"]) if row else None
         self.act(
-            chance.choice(FITTING[status] if chance.random() < 0.75 else ALL), record_id(SCOPE, key), facts, chance
+            chance.choice(FITTING[status] if chance.random() < 0.75 else ALL),
+            make_record_id(SCOPE, key),
+            facts,
+            chance,
         )
 
     def act(self, verb: Verb, record: UUID, facts: Facts, chance: Random) -> None:

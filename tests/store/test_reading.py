@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from django_idempotency import Reply, Status
 from django_idempotency.core.audit import Kind
-from django_idempotency.core.identity import Ref, derived_key
+from django_idempotency.core.identity import Ref, derive_key
 from django_idempotency.core.policy import LostLease
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.fields import StatementNow
@@ -178,7 +178,7 @@ def test_a_job_is_called_by_its_name() -> None:
 
 def test_a_record_derives_the_keys_that_its_attempts_used() -> None:
     call = a_call()
-    assert IdempotencyKey(id=call.id).derive("charge") == derived_key(call.id, "charge")
+    assert IdempotencyKey(id=call.id).derive("charge") == derive_key(call.id, "charge")
 
 
 @pytest.mark.django_db

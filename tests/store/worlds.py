@@ -5,7 +5,7 @@ from itertools import product
 from uuid import UUID, uuid4
 
 from django_idempotency import Status
-from django_idempotency.core.identity import record_id
+from django_idempotency.core.identity import make_record_id
 from django_idempotency.core.transitions import Guard
 from django_idempotency.models import IdempotencyKey
 from tests.kit.rows import SCOPE, a_row, columns_for, put, snapshot
@@ -52,7 +52,7 @@ def a_world(status: Status | None, on: frozenset[str], key: str = "key") -> tupl
         token = None if "never ran" in on and status is Status.DEAD_LETTER else uuid4()
         token = facts.read_token if "token" in on else token
         put(status, key=key, attempt_token=token, **columns_for(status, on))
-    return record_id(SCOPE, key), facts
+    return make_record_id(SCOPE, key), facts
 
 
 def favourable(verb: Verb, status: Status | None) -> frozenset[str]:

@@ -1,0 +1,57 @@
+"""The dialects in which APIs speak about idempotency keys."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from django_idempotency.core.validation import to_member
+
+
+class Shape(StrEnum):
+    """The JSON of an error response."""
+
+    PROBLEM = "problem"  # RFC 9457
+    STRIPE = "stripe"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """How an API names its headers and writes its error responses."""
+
+    name: str
+    header: str = "Idempotency-Key"
+    replayed_header: str = "Idempotency-Replayed"
+    strict: bool = False  # accept only the quoted form of RFC 9651; reject a bare key
+    missing: int = 400
+    invalid: int = 400
+    mismatch: int = 422
+    in_flight: int = 409
+    unknown: int = 409
+    gone: int = 410
+    unavailable: int = 503
+    shape: Shape = Shape.PROBLEM
+    reshape: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None  # a problem's members -> your own JSON
+    documentation: str = ""  # URL of the published rules, sent as Link
+    release_invalid: bool = False  # validation errors release the key
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", to_member("shape", Shape, self.shape))
+        for each in ("missing", "invalid", "mismatch", "in_flight", "unknown", "gone", "unavailable"):
+            status = getattr(self, each)
+            allowed = range(200, 600) if each == "in_flight" else range(400, 600)
+            if status not in allowed:
+                raise ValueError(f"{each} must be a status from {allowed[0]} to {allowed[-1]}; it is {status!r}.")
+        for each in ("name", "header", "replayed_header"):
+            if not getattr(self, each):
+                raise ValueError(f"{each} must not be empty.")
+
+
+IETF: Final = Profile(name="ietf")
+STRIPE: Final = Profile(
+    name="stripe",
+    replayed_header="Idempotent-Replayed",
+    mismatch=400,
+    shape=Shape.STRIPE,
+    release_invalid=True,
+)
