@@ -17,7 +17,7 @@ from benchmarks.interleaved import Pair, interleave
 from django_idempotency import FingerprintRule, Policy, Reply
 from django_idempotency.core.decisions import Call
 from django_idempotency.core.fingerprint import RequestParts, seal
-from django_idempotency.flow.run import run
+from django_idempotency.flow.run import run_call
 
 ROUNDS, CALLS = 60, 25
 
@@ -113,7 +113,7 @@ class Ours:
 
     def request(self, policy: Policy, key: str) -> object:
         call = Call(SCOPE, key, FINGERPRINT, policy, principal="17", operation="payments.create")
-        return run(call, lambda attempt: (ANSWER, ANSWER))
+        return run_call(call, lambda attempt: (ANSWER, ANSWER))
 
     def replay(self) -> Callable[[], object]:
         key = uuid4().hex

@@ -135,7 +135,7 @@ def scans(url: str) -> None:
         connection.execute("SET plan_cache_mode = force_generic_plan")
         for title, statement in (
             ("sweep, 1,000 overdue leases", jobs.LOST),
-            ("reconcile, 1,000 due", jobs.DOUBTS),
+            ("reconcile, 1,000 due", jobs.UNKNOWN_DUE),
             ("resume, 1,000 due", jobs.RESUMABLE),
         ):
             explain(connection, title, statement.text("postgresql"), page)
@@ -200,7 +200,7 @@ def inserts(seconds: float, threads: int = 2) -> float:
 
     def work(number: int) -> None:
         while time.monotonic() < deadline:
-            run.run(Call("scale", str(uuid4()), fingerprint, policy), lambda attempt: (None, reply))
+            run.run_call(Call("scale", str(uuid4()), fingerprint, policy), lambda attempt: (None, reply))
             done[number] += 1
         connections.close_all()
 

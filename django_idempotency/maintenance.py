@@ -169,9 +169,9 @@ def reap(bounds: Bounds | None = None) -> Counter[str]:
         for page in run.read_pages(jobs.find_past):
             _reap_page(page, run)
         if conf.EVENT_RETENTION is not None:
-            _reap_old("events", events.past(conf.EVENT_RETENTION, bounds.using), run)
+            _reap_old("events", events.events_before(conf.EVENT_RETENTION, bounds.using), run)
         if conf.COUNT_RETENTION is not None:
-            _reap_old("counts", outcomes.past(conf.COUNT_RETENTION, bounds.using), run)
+            _reap_old("counts", outcomes.counts_before(conf.COUNT_RETENTION, bounds.using), run)
     if run.counts["deleted"]:
         announce(signals.pruned, count=run.counts["deleted"], using=bounds.using)
     return run.counts
@@ -187,7 +187,7 @@ def _reap_page(page: list[jobs.Due], run: _Run) -> None:
     def end(due: jobs.Due) -> str:
         if due.status is Status.PENDING:
             return "abandoned" if jobs.abandon(due.ref(using), reply) else ""
-        return "expired" if jobs.expire(due.ref(using)) else ""
+        return "expired" if jobs.retire(due.ref(using)) else ""
 
     for due in page:
         if due.status in (Status.PENDING, *Status.TERMINAL) and due.id not in held:

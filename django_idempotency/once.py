@@ -35,7 +35,7 @@ from django_idempotency.exceptions import (
 )
 from django_idempotency.flow.attempt import Attempt, KeyHandle
 from django_idempotency.flow.finish import finish
-from django_idempotency.flow.run import run as run_flow
+from django_idempotency.flow.run import run_call as run_flow
 
 __all__ = [
     "Claim",

@@ -48,7 +48,7 @@ def run_operation(record: str) -> str:
     return perform(record)
 
 
-def sender() -> Callable[[str], object] | None:
+def celery_sender() -> Callable[[str], object] | None:
     """Return what sends the message of a deferred operation; None if the project has no Celery application."""
     return _send if getattr(current_app, "set_as_current", False) else None  # Celery's default app is never current
 

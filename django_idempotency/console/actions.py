@@ -13,7 +13,7 @@ from django_idempotency.core.audit import Kind
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
 from django_idempotency.core.transitions import TRANSITIONS, Edge, Event
-from django_idempotency.flow.resolve import ask, enqueue, expire, resolve, try_again
+from django_idempotency.flow.resolve import ask, expire, requeue, resolve, try_again
 from django_idempotency.flow.settle import Landed, NotLanded, Outcome
 
 
@@ -145,7 +145,7 @@ ACTIONS: Final = (
         Event.ENQUEUE,
         _("Another message is sent for work that no worker has picked up."),
         _("Only one worker can win the record, so a second message does no harm. Rejected while one may be in flight."),
-        enqueue,
+        requeue,
         (Outcome.SENT,),
         Trace(Kind.REQUEUED, _("Re-queued by an operator"), "move"),
     ),

@@ -20,7 +20,7 @@ from django_idempotency.http.urlconf import operation_names
 
 Choices = Iterable[tuple[str, Any]]
 
-HOUR, DAY, WEEK = timedelta(hours=1), timedelta(days=1), timedelta(days=7)
+HOUR, _DAY, WEEK = timedelta(hours=1), timedelta(days=1), timedelta(days=7)
 
 
 class Filter(SimpleListFilter):
@@ -129,7 +129,7 @@ class CreatedFilter(TimeFilter):
     def narrow(self, rows: Rows, value: str) -> Rows:
         if value == "earlier":
             return rows.filter(created_at__lt=StatementNow() - WEEK)
-        since = {"hour": HOUR, "day": DAY, "week": WEEK}.get(value, WEEK)
+        since = {"hour": HOUR, "day": _DAY, "week": WEEK}.get(value, WEEK)
         return rows.filter(created_at__gte=StatementNow() - since)
 
 
@@ -149,10 +149,10 @@ class ExpiresFilter(TimeFilter):
 
     def narrow(self, rows: Rows, value: str) -> Rows:
         if value == "later":
-            return rows.filter(expires_at__gt=StatementNow() + DAY)
+            return rows.filter(expires_at__gt=StatementNow() + _DAY)
         if value == "past":
             return rows.filter(expires_at__lte=StatementNow())
-        ahead = HOUR if value == "hour" else DAY
+        ahead = HOUR if value == "hour" else _DAY
         return rows.filter(expires_at__gt=StatementNow(), expires_at__lte=StatementNow() + ahead)
 
 

@@ -47,7 +47,7 @@ def run_atomic(call: Call, work: Callable[[Attempt], tuple[T, Reply]], using: st
         except _Unsettled as unsettled:
             _settle(unsettled.decision, attempt)
         except RefusedWhileTainted:  # the take-over rolled back as well
-            doubtful = peek(call, using)
+            doubtful = peek_alone(call, using)
             if doubtful is not None:
                 outcome = doubtful
                 break
@@ -70,7 +70,7 @@ def run_atomic(call: Call, work: Callable[[Attempt], tuple[T, Reply]], using: st
     return outcome
 
 
-def peek(call: Call, using: str) -> Answer | None:
+def peek_alone(call: Call, using: str) -> Answer | None:
     """Return what a request would be answered now, a running one included; None if it would run."""
     with limits.limited(using, call.policy.claim_limit.total_seconds()):
         alone, record = claims.look(call, using)

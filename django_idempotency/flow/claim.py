@@ -87,7 +87,7 @@ def answer_from(record: Record | None, call: Call) -> Answer | None:
 
 
 def _claim(call: Call, token: UUID, using: str, seconds: float | None, news: Announcements) -> Attempt | Answer:
-    record = claims.claim(call, token, using, seconds)
+    record = claims.insert_claim(call, token, using, seconds)
     for _ in range(ROUNDS):
         if record is None or record.token == token:
             if record is None:
@@ -100,13 +100,13 @@ def _claim(call: Call, token: UUID, using: str, seconds: float | None, news: Ann
             return decision
         if carry_out(decision, call, token, using, news):
             return Attempt(call, token, using, repeat=True)
-        record = records.find(call.ref(using)) or claims.claim(call, token, using, seconds)
+        record = records.find(call.ref(using)) or claims.insert_claim(call, token, using, seconds)
     raise StoreUnavailable("The key changes hands faster than it can be claimed; send the same request again.")
 
 
 def _has_code_for(ref: Ref) -> bool:
     """True unless newer code began the operation: during a deployment, older code leaves it to newer code."""
-    stored = operations.read(ref)
+    stored = operations.read_operation(ref)
     return stored is None or stored.name == "" or knows(stored.name, stored.progress)
 
 
@@ -152,7 +152,7 @@ def lapse(ref: Ref) -> bool:
 
 
 def _lapse(ref: Ref) -> bool:
-    return events.audit(partial(jobs.lapse, ref), ref, Kind.LEASE_EXPIRED)
+    return events.audit(partial(jobs.mark_lapsed, ref), ref, Kind.LEASE_EXPIRED)
 
 
 def _warn_of_lapse(record: UUID) -> None:

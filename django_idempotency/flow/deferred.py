@@ -50,7 +50,7 @@ def defer(
 
 
 def _write_deferral(attempt: Attempt, deferral: tuple[StoredOperation, int]) -> None:
-    if not attempts.defer(attempt.ref, attempt.token, *deferral):
+    if not attempts.hand_over(attempt.ref, attempt.token, *deferral):
         raise LostFence
 
 
@@ -98,7 +98,7 @@ def _queue(call: Call, work: StoredOperation, using: str) -> bool:
                 raise EndedWithoutResult(f"{EndedWithoutResult.__doc__} The record is {old.id}.")
             case Restart(old):
                 if _claim_again(old, call, token, using):
-                    return attempts.defer(call.ref(using), token, work, wait)
+                    return attempts.hand_over(call.ref(using), token, work, wait)
             case Execute():
                 continue
             case _:

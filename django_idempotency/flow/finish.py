@@ -182,7 +182,7 @@ def release(attempt: Attempt, code: str, *, give_back: bool = False) -> bool:
     """
     try:
         with limits.limited(attempt.using, attempt.limit):
-            write = attempts.give_back if give_back else attempts.release
+            write = attempts.give_back if give_back else attempts.free_key
             done = write(attempt.ref, attempt.token, code)
     except StoreUnavailable:
         _leave_to_the_sweeper(attempt)
@@ -202,7 +202,7 @@ def doubt(attempt: Attempt, code: str) -> bool:
 
 
 def _mark_doubt(attempt: Attempt, code: str) -> bool:
-    change = partial(attempts.doubt, attempt.ref, attempt.token, code)
+    change = partial(attempts.mark_doubtful, attempt.ref, attempt.token, code)
     with limits.limited(attempt.using, attempt.limit):
         done = events.audit(change, attempt.ref, Kind.IN_DOUBT, reason=code)
     if done:

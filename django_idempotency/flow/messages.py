@@ -12,7 +12,7 @@ from django.utils.module_loading import import_string
 from django_idempotency.conf import conf
 from django_idempotency.signals import logger
 
-_WITH_CELERY: Final = "django_idempotency.tasks.sender"
+_WITH_CELERY: Final = "django_idempotency.tasks.celery_sender"
 
 Sender: TypeAlias = Callable[[str], object]
 

@@ -27,7 +27,7 @@ from django_idempotency.flow.settle import (
     announce_committed,
     backoff,
     doubtful_step,
-    give_up,
+    make_dead_letter,
     settle_as_landed,
 )
 from django_idempotency.models import IdempotencyKey
@@ -36,7 +36,7 @@ from django_idempotency.store import events, limits, operations, records, verdic
 from django_idempotency.store.operations import Continuation
 
 NO_RECONCILER_SECONDS: Final = 300.0
-LONGEST_WAIT_SECONDS: Final = 365 * 86400.0
+LONGEST_RETRY_SECONDS: Final = 365 * 86400.0
 
 
 def reconcile_one(record: UUID, using: str) -> Outcome:
@@ -58,7 +58,7 @@ def reconcile_one(record: UUID, using: str) -> Outcome:
         case StepLanded(result):
             assert step is not None  # noqa: S101 - checked with the verdict
             continuation = step.landed(result)
-            return _continue(doubt, operations.landed, continuation, Kind.STEP_LANDED)
+            return _continue(doubt, operations.land_step, continuation, Kind.STEP_LANDED)
         case NotLanded():
             return _release(doubt, step)
         case Inconclusive():
@@ -127,7 +127,7 @@ def _close_connections_after(poll: Callable[[], None]) -> None:
 def _land(doubt: Doubt, verdict: Landed) -> Outcome:
     ref = doubt.ref
     try:
-        store = partial(verdicts.landed, ref, doubt.token)
+        store = partial(verdicts.land, ref, doubt.token)
         settle_as_landed(ref, verdict, Kind.LANDED, store, actor="reconciler")
     except Overtaken:
         return Outcome.OVERTAKEN
@@ -149,11 +149,11 @@ def _release(doubt: Doubt, step: DoubtfulStep | None) -> Outcome:
     if row.grace_left > 0:
         return _postpone(doubt, row.grace_left + 1)  # a message of the attempt may still arrive
     if step is not None:  # the writes of the steps before it stay, so the key is not free again
-        return _continue(doubt, operations.not_executed, step.not_executed(), Kind.STEP_NOT_EXECUTED)
+        return _continue(doubt, operations.take_step_back, step.not_executed(), Kind.STEP_NOT_EXECUTED)
     if row.deferred:  # due at once: the sweeper sends the message, or a worker looks for it
-        change = partial(verdicts.not_executed_deferred, ref, doubt.token, 0)
+        change = partial(verdicts.requeue_deferred, ref, doubt.token, 0)
     else:
-        change = partial(verdicts.not_executed, ref, doubt.token)
+        change = partial(verdicts.release_key, ref, doubt.token)
     if not events.audit(change, ref, Kind.NOT_EXECUTED, actor="reconciler"):
         return Outcome.OVERTAKEN
     announce_committed(signals.resolved, ref.using, record=ref.id, outcome=Outcome.NOT_EXECUTED)
@@ -168,13 +168,13 @@ def _ask_again(doubt: Doubt, verdict: Inconclusive) -> Outcome:
     """Wait for the next try, or give up when there is none."""
     ref, cap = doubt.ref, conf.RECONCILE_TRIES
     wait = backoff(doubt.row.reconcile_attempts) if verdict.retry_in is None else _bounded_seconds(verdict.retry_in)
-    if verdicts.inconclusive(ref, doubt.token, wait, cap):
+    if verdicts.ask_later(ref, doubt.token, wait, cap):
         announce(signals.reconcile_failed, record=ref.id, reason=verdict.reason, using=ref.using)
         return Outcome.INCONCLUSIVE
-    return give_up(ref, doubt.token, cap, actor="reconciler", reason=verdict.reason)
+    return make_dead_letter(ref, doubt.token, cap, actor="reconciler", reason=verdict.reason)
 
 
 def _bounded_seconds(wait: timedelta | float) -> float:
     """Return seconds that lie neither in the past nor beyond a database's calendar."""
     seconds = wait.total_seconds() if isinstance(wait, timedelta) else wait
-    return min(max(1.0, seconds), LONGEST_WAIT_SECONDS)
+    return min(max(1.0, seconds), LONGEST_RETRY_SECONDS)

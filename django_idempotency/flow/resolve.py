@@ -79,7 +79,7 @@ def resolve(
 
 def try_again(reference: Reference, *, by: str, reason: str, using: str | None = None) -> Outcome:
     """Give a dead letter all its tries once more (T14')."""
-    return _change(reference, verdicts.try_again, Kind.RESET, Outcome.ASKED, by, reason, using)
+    return _change(reference, verdicts.reset, Kind.RESET, Outcome.ASKED, by, reason, using)
 
 
 def ask(reference: Reference, *, by: str, reason: str, using: str | None = None) -> Outcome:
@@ -93,7 +93,7 @@ def ask(reference: Reference, *, by: str, reason: str, using: str | None = None)
     return reconcile_one(row.id, row.ref.using)
 
 
-def enqueue(reference: Reference, *, by: str, reason: str, using: str | None = None) -> Outcome:
+def requeue(reference: Reference, *, by: str, reason: str, using: str | None = None) -> Outcome:
     """Send another message to a worker (D3). Postponed while the last one may still arrive."""
 
     def requeue(ref: Ref) -> bool:
@@ -161,7 +161,7 @@ def _confirm(row: IdempotencyKey, verdict: Landed, by: str, reason: str) -> Outc
         return _too_late(row, by, reason)
     ref = row.ref
     try:
-        settle_as_landed(ref, verdict, Kind.CONFIRMED, partial(verdicts.evidence, ref), actor=by, reason=reason)
+        settle_as_landed(ref, verdict, Kind.CONFIRMED, partial(verdicts.confirm, ref), actor=by, reason=reason)
     except Overtaken:
         return _too_late(_read_again(row), by, reason)
     except Error:
@@ -200,14 +200,14 @@ def _confirm_step(row: IdempotencyKey, step: DoubtfulStep | None, result: object
     """Store the result of the step in doubt (T13s)."""
     if step is None:
         return _unchanged(row)
-    change = partial(operations.evidence, row.ref, step.landed(result))
+    change = partial(operations.confirm_step, row.ref, step.landed(result))
     done = events.audit(change, row.ref, Kind.STEP_CONFIRMED, actor=by, reason=reason or step.name)
     return Outcome.RESUMABLE if done else _unchanged(row)
 
 
 def _deny(row: IdempotencyKey, by: str, reason: str) -> Outcome:
     """Make the reconciler ask at once (T13'')."""
-    done = events.audit(partial(verdicts.denial, row.ref), row.ref, Kind.DENIED, actor=by, reason=reason)
+    done = events.audit(partial(verdicts.deny, row.ref), row.ref, Kind.DENIED, actor=by, reason=reason)
     return Outcome.ASKED if done else _unchanged(row)
 
 
@@ -221,7 +221,7 @@ def _dismiss(row: IdempotencyKey, by: str, reason: str) -> Outcome:
 
 def _dismiss_step(row: IdempotencyKey, step: DoubtfulStep, by: str, reason: str) -> Outcome:
     """Take the step's mark back (T14s). The writes of the steps before it stay, so the key is not free again."""
-    change = partial(operations.dismiss, row.ref, step.not_executed())
+    change = partial(operations.dismiss_step, row.ref, step.not_executed())
     done = events.audit(change, row.ref, Kind.STEP_DISMISSED, actor=by, reason=reason)
     return Outcome.RESUMABLE if done else _not_dismissed(row)
 

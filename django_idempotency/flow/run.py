@@ -16,7 +16,7 @@ from django_idempotency.flow.heartbeat import beating
 T = TypeVar("T")
 
 
-def run(call: Call, work: Callable[[Attempt], tuple[T, Reply]], using: str | None = None) -> T | Answer:
+def run_call(call: Call, work: Callable[[Attempt], tuple[T, Reply]], using: str | None = None) -> T | Answer:
     """Run `work` at most once for this key, in the policy's mode, and store its reply.
 
     If the policy's transaction is late, `work` runs without one and may finish the attempt itself.

@@ -173,7 +173,7 @@ def settle_as_landed(
                 raise
 
 
-def give_up(ref: Ref, token: UUID, cap: int, *, actor: str, reason: str) -> Outcome:
+def make_dead_letter(ref: Ref, token: UUID, cap: int, *, actor: str, reason: str) -> Outcome:
     """Make the record a dead letter: asking, or running, has been tried too often."""
     if not events.audit(partial(verdicts.give_up, ref, token, cap), ref, Kind.DEAD_LETTER, actor=actor, reason=reason):
         return Outcome.OVERTAKEN

@@ -127,21 +127,21 @@ class Op:
         self._steps_done = then
 
 
-def run_operation(attempt: Attempt, function: Callable[..., Reply], arguments: dict[str, Any]) -> Reply:
+def run_steps(attempt: Attempt, function: Callable[..., Reply], arguments: dict[str, Any]) -> Reply:
     """Run an operation from the step after the last one that its record has a mark of."""
     wanted = operation_of(function)
     fresh = StoredOperation(
         wanted.name, json.dumps(arguments, allow_nan=False), Progress(wanted.version).dump(), steps_done=0
     )
-    if operations.begin(attempt.ref, attempt.token, fresh):
+    if operations.begin_operation(attempt.ref, attempt.token, fresh):
         return _call(wanted, Op(attempt, Progress(wanted.version), 0), fresh.arguments)
-    stored = operations.read(attempt.ref)
+    stored = operations.read_operation(attempt.ref)
     if stored is None or not stored.name:
         raise LostFence
-    return resume_operation(attempt, stored)
+    return resume_steps(attempt, stored)
 
 
-def resume_operation(attempt: Attempt, stored: StoredOperation) -> Reply:
+def resume_steps(attempt: Attempt, stored: StoredOperation) -> Reply:
     """Continue what the record describes, with the arguments that it holds."""
     wanted = get_operation(stored.name)
     progress = Progress.load(stored.progress)

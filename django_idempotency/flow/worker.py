@@ -18,8 +18,8 @@ from django_idempotency.flow.finish import doubt, finish
 from django_idempotency.flow.heartbeat import beating
 from django_idempotency.flow.messages import pick_up_seconds, send
 from django_idempotency.flow.registry import get_operation, knows
-from django_idempotency.flow.settle import Outcome, backoff, give_up
-from django_idempotency.flow.steps import resume_operation
+from django_idempotency.flow.settle import Outcome, backoff, make_dead_letter
+from django_idempotency.flow.steps import resume_steps
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.signals import announce, logger
 from django_idempotency.store import attempts, claims, events, jobs, records, verdicts
@@ -94,7 +94,7 @@ def _pick_up(row: IdempotencyKey) -> Attempt | None:
 def _continue(row: IdempotencyKey, *, actor: str, not_executed: "Release | None") -> Outcome:
     """Take over from a process that is gone or that failed, as often as the settings allow."""
     if row.attempt_token is not None and row.attempts >= conf.ATTEMPTS:
-        return give_up(row.ref, row.attempt_token, 1, actor="resumer", reason="attempts used up")
+        return make_dead_letter(row.ref, row.attempt_token, 1, actor="resumer", reason="attempts used up")
     return _run(_take_over(row, actor), row, not_executed=not_executed)
 
 
@@ -129,7 +129,7 @@ def _run(attempt: Attempt | None, row: IdempotencyKey, *, not_executed: Release 
         return Outcome.OVERTAKEN
     try:
         with beating(attempt):
-            reply = resume_operation(attempt, StoredOperation.of(row))
+            reply = resume_steps(attempt, StoredOperation.of(row))
         finish(attempt, lambda: (reply, reply))
     except (LostFence, OutcomeUnknown) as error:
         return _stop(attempt, error, row.attempts)
@@ -148,7 +148,7 @@ def _requeue(attempt: Attempt, error: NotExecuted, tries: int) -> Outcome | None
     code = type(error).__name__
     if attempt.in_doubt:
         return None
-    if not attempts.requeue(attempt.ref, attempt.token, code, conf.ATTEMPTS, int(backoff(tries))):
+    if not attempts.put_back(attempt.ref, attempt.token, code, conf.ATTEMPTS, int(backoff(tries))):
         return None
     announce(signals.released, call=attempt.call, code=code, using=attempt.using)
     return Outcome.NOT_EXECUTED

@@ -17,7 +17,7 @@ from django_idempotency.exceptions import Misplaced
 from django_idempotency.flow.attempt import Attempt, KeyHandle
 from django_idempotency.flow.deferred import Write, defer
 from django_idempotency.flow.finish import finish
-from django_idempotency.flow.steps import run_operation
+from django_idempotency.flow.steps import run_steps
 from django_idempotency.http.atomic_requests import RollbackRequired, check_for_rollback
 from django_idempotency.http.responses import accepted_response, plain_response
 from django_idempotency.store.database import alias
@@ -83,7 +83,7 @@ class Idempotency(KeyHandle):
     def run(self, function: Callable[..., Reply], /, **arguments: Any) -> HttpResponse:
         """Run an operation from the recovery point of this key's record; its reply is the response."""
         self._require_late("run")
-        reply = run_operation(self._attempt, function, arguments)
+        reply = run_steps(self._attempt, function, arguments)
         response = plain_response(reply)
         self.response = finish(self._attempt, lambda: (response, reply))
         return response

@@ -208,7 +208,7 @@ class AtomicRequest:
         try:
             outcome = self.run_once()
             if isinstance(outcome, InFlight):
-                look = partial(atomic.peek, call, exchange.using)
+                look = partial(atomic.peek_alone, call, exchange.using)
                 outcome = wait_for_answer(outcome, call.policy.wait, look) or self.run_once()
         except NotKept as error:
             return self.unless_in_doubt(error.response)
@@ -244,7 +244,7 @@ class AtomicRequest:
     def unless_in_doubt(self, response: HttpResponseBase) -> HttpResponseBase:
         """Return this response, unless the outcome of an earlier attempt is unknown: that record was not changed."""
         try:
-            found = atomic.peek(self.call, self.exchange.using)
+            found = atomic.peek_alone(self.call, self.exchange.using)
         except StoreUnavailable:
             return self.exchange.unavailable_response()
         return self.exchange.answer(found, self.call) if isinstance(found, InDoubt) else response

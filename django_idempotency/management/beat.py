@@ -7,7 +7,7 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from django_idempotency.tasks import beat_schedule
 
 
-def install(*, dry_run: bool) -> dict[str, list[str]]:
+def install_entries(*, dry_run: bool) -> dict[str, list[str]]:
     """Add the entries that are missing. Return the names of the added and of the kept ones."""
     there = set(PeriodicTask.objects.filter(name__in=beat_schedule()).values_list("name", flat=True))
     missing = {name: entry for name, entry in beat_schedule().items() if name not in there}

@@ -7,7 +7,7 @@ from typing import Final
 from django_idempotency.core.states import Status
 from django_idempotency.models import IdempotencyKey
 
-NEWEST: Final = 5000
+NEWEST_RECORDS: Final = 5000
 ENOUGH: Final = 100  # fewer runs have no p99
 _COLUMNS: Final = ("operation", "status", "lease_seconds", "retention_seconds", "last_run_at", "completed_at")
 
@@ -40,7 +40,7 @@ class OperationStats:
 def load_operations(using: str) -> dict[str, OperationStats]:
     """Return the operations of the newest keys. One short read backwards along the index of creation."""
     found: dict[str, OperationStats] = {}
-    rows = IdempotencyKey.objects.using(using).order_by("-created_at").values_list(*_COLUMNS)[:NEWEST]
+    rows = IdempotencyKey.objects.using(using).order_by("-created_at").values_list(*_COLUMNS)[:NEWEST_RECORDS]
     for name, status, lease, retention, began, ended in rows:
         operation = found.setdefault(name, OperationStats(lease, retention))
         seconds = (ended - began).total_seconds() if began and ended and status == Status.COMPLETED else None

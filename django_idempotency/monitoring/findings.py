@@ -21,7 +21,7 @@ from django_idempotency.monitoring.units import format_duration, format_interval
 LATE_SECONDS: Final = 600  # ten sweeps of the usual schedule
 UNKNOWN_SECONDS: Final = 3600
 CLOCK_SECONDS: Final = 2.0
-DAY: Final = 86_400
+_DAY: Final = 86_400
 
 
 class Code(StrEnum):
@@ -81,7 +81,7 @@ class Snapshot:
     clocks_apart: float | None = None
 
 
-def find(seen: Snapshot) -> list[Finding]:
+def find_problems(seen: Snapshot) -> list[Finding]:
     """Return what is wrong, the most urgent first; an empty list if nothing is."""
     found = [*_find_stuck(seen), *_find_failed_jobs(seen), *_find_missed_jobs(seen), *_find_unknown(seen)]
     return [*found, *_find_short_retention(), *_find_operations(seen), *_find_clocks(seen)]
@@ -117,13 +117,13 @@ def _find_unknown(seen: Snapshot) -> Iterator[Finding]:
 
 
 def _find_short_retention() -> Iterator[Finding]:
-    if conf.RETENTION is not None and conf.RETENTION.total_seconds() < DAY:
+    if conf.RETENTION is not None and conf.RETENTION.total_seconds() < _DAY:
         yield Finding(Code.RETENTION_SHORT, {"retention": conf.RETENTION.total_seconds()})
 
 
 def _find_operations(seen: Snapshot) -> Iterator[Finding]:
     for name, operation in sorted(seen.operations.items()):
-        if operation.retention is not None and operation.retention < DAY:
+        if operation.retention is not None and operation.retention < _DAY:
             yield Finding(Code.OPERATION_RETENTION_SHORT, {"operation": name, "retention": operation.retention})
         p99 = operation.p99
         if p99 is not None and not operation.has_room:

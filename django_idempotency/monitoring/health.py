@@ -18,7 +18,7 @@ from django_idempotency.monitoring.findings import (
     JobRun,
     Snapshot,
     describe_plainly,
-    find,
+    find_problems,
 )
 from django_idempotency.store.database import alias
 
@@ -44,7 +44,7 @@ class Health:
     @property
     def findings(self) -> list[Finding]:
         """The problems that cannot wait; empty if there are none."""
-        return [finding for finding in find(self.snapshot) if finding.is_urgent]
+        return [finding for finding in find_problems(self.snapshot) if finding.is_urgent]
 
     @property
     def complaints(self) -> list[str]:
@@ -79,7 +79,9 @@ def health(using: str | None = None) -> Health:
 def examine(using: str, clock: Clock = timezone.now) -> list[Finding]:
     """Return everything that is wrong. Reads the newest keys of each operation as well."""
     runs, apart = load_job_runs(using, clock)
-    return find(replace(_load_health(using, runs).snapshot, operations=load_operations(using), clocks_apart=apart))
+    return find_problems(
+        replace(_load_health(using, runs).snapshot, operations=load_operations(using), clocks_apart=apart)
+    )
 
 
 def _load_health(using: str, runs: dict[str, JobRun]) -> Health:

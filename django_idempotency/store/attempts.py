@@ -105,7 +105,7 @@ def complete(ref: Ref, token: UUID, reply: Reply, *, success: bool) -> bool:
     return COMPLETE.apply(ref, token=token, success=success, **values)
 
 
-def release(ref: Ref, token: UUID, code: str) -> bool:
+def free_key(ref: Ref, token: UUID, code: str) -> bool:
     """T4: proven not executed; the next request may claim the key."""
     return RELEASE.apply(ref, token=token, code=code[:64])
 
@@ -115,7 +115,7 @@ def give_back(ref: Ref, token: UUID, code: str) -> bool:
     return GIVE_BACK.apply(ref, token=token, code=code[:64])
 
 
-def doubt(ref: Ref, token: UUID, code: str) -> bool:
+def mark_doubtful(ref: Ref, token: UUID, code: str) -> bool:
     """T5: nobody knows; due for reconciliation at once."""
     return DOUBT.apply(ref, token=token, code=code[:64])
 
@@ -126,7 +126,7 @@ def extend(ref: Ref, token: UUID, lease: int, grace: int) -> bool:
     return EXTEND.apply(ref, token=token, **values)
 
 
-def defer(ref: Ref, token: UUID, operation: StoredOperation, pick_up: int) -> bool:
+def hand_over(ref: Ref, token: UUID, operation: StoredOperation, pick_up: int) -> bool:
     """D0: hand the work to a worker; the row is the outbox."""
     return DEFER.apply(ref, token=token, pick_up=pick_up, **operation.values)
 
@@ -136,7 +136,7 @@ def pick_up(ref: Ref, read_token: UUID, token: UUID) -> bool:
     return PICK_UP.apply(ref, read_token=read_token, token=token)
 
 
-def requeue(ref: Ref, token: UUID, code: str, cap: int, pick_up: int) -> bool:
+def put_back(ref: Ref, token: UUID, code: str, cap: int, pick_up: int) -> bool:
     """D5: proven not executed; the work waits for a worker again."""
     values = {"code": code[:64], "cap": cap, "pick_up": pick_up}
     return REQUEUE.apply(ref, token=token, **values)

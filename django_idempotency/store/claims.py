@@ -12,7 +12,7 @@ from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.store.dialects import Statement, dialect_of
 from django_idempotency.store.operations import StoredOperation
-from django_idempotency.store.records import COLUMNS, Columns, find, find_by_key, read, reply_values
+from django_idempotency.store.records import COLUMNS, Columns, find, find_by_key, make_record, reply_values
 
 _COLUMNS: Final = """id, scope, {key}, fingerprint, principal, operation, request_method, request_path, attempt_token,
     on_lost_lease, lease_seconds, grace_seconds, retention_seconds, audit_seconds, created_at, last_run_at,
@@ -35,7 +35,7 @@ def _insert_once(cites: str, columns: str, values: str) -> Statement:
     )
 
 
-FINISHED = _insert_once(
+INSERT_FINISHED = _insert_once(
     "A1",
     "status, response_status, response_headers, response_body, response_schema_version, completed_at, expires_at",
     "'completed', %(response_status)s, %(response_headers)s, %(response_body)s, %(schema_version)s, {now}, "
@@ -49,7 +49,7 @@ ACCEPT = _insert_once(
 )
 
 # The lock only refuses a duplicate promptly; the unique insert of the finished row decides.
-LOOK = Statement(
+LOOK_ALONE = Statement(
     "",
     f"""
     SELECT gate.mine, {COLUMNS}
@@ -111,7 +111,7 @@ TAKE_OVER = Statement(
 )
 
 
-def claim(call: Call, token: UUID, using: str, seconds: float | None = None) -> Record | None:
+def insert_claim(call: Call, token: UUID, using: str, seconds: float | None = None) -> Record | None:
     """Claim the key (T1). None if this token owns a new record; else the record that was there first.
 
     `seconds` bounds the wait for another transaction's lock; None inside a test case, whose transaction would keep it.
@@ -141,13 +141,13 @@ def claim(call: Call, token: UUID, using: str, seconds: float | None = None) -> 
 def look(call: Call, using: str) -> tuple[bool, Record | None]:
     """Return whether no other request runs in atomic mode with this key, and the record if there is one."""
     gate = int.from_bytes(call.id.bytes[:8], "big", signed=True)
-    ((alone, *record),) = LOOK.rows(using, scope=call.scope, id=call.id, gate=gate)
-    return bool(alone), read(Columns._make(record)) if record[0] is not None else None
+    ((alone, *record),) = LOOK_ALONE.rows(using, scope=call.scope, id=call.id, gate=gate)
+    return bool(alone), make_record(Columns._make(record)) if record[0] is not None else None
 
 
 def insert_finished(call: Call, token: UUID, reply: Reply, using: str) -> bool:
     """Insert the finished row of an atomic request (A1). False if the key has a record."""
-    return FINISHED.insert(using, **identity(call, token), **reply_values(reply))
+    return INSERT_FINISHED.insert(using, **identity(call, token), **reply_values(reply))
 
 
 def accept(call: Call, token: UUID, operation: StoredOperation, pick_up: int, using: str) -> bool:

@@ -40,7 +40,7 @@ def read_slots(seconds: float, slots: int, using: str) -> dict[str, dict[int, in
     return found
 
 
-def past(retention: timedelta, using: str) -> QuerySet[IdempotencyCount]:
+def counts_before(retention: timedelta, using: str) -> QuerySet[IdempotencyCount]:
     """Return counts that are older than the retention."""
     return (
         IdempotencyCount.objects.using(using).filter(minute__lte=StatementNow() - Value(retention)).order_by("minute")

@@ -24,7 +24,7 @@ def pointers() -> list[Any]:
 
 def delete(ids: list[UUID], using: str) -> int:
     """T19, T20: delete in one statement, or through the ORM's collector if other tables point at records."""
-    return _delete_with_collector(ids, using) if pointers() else jobs.delete(ids, using)
+    return _delete_with_collector(ids, using) if pointers() else jobs.delete_ended(ids, using)
 
 
 def delete_page(ids: list[UUID], using: str, counts: Counter[str]) -> set[UUID]:

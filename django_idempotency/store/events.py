@@ -38,7 +38,7 @@ def exists(ref: Ref, kind: Kind) -> bool:
     return IdempotencyEvent.objects.using(ref.using).filter(record_id=ref.id, kind=kind.value).exists()
 
 
-def past(retention: timedelta, using: str) -> QuerySet[IdempotencyEvent]:
+def events_before(retention: timedelta, using: str) -> QuerySet[IdempotencyEvent]:
     """Return the events older than the retention, except those of open records: settling one needs its story."""
     still_open = IdempotencyKey.objects.filter(id=OuterRef("record_id"), status__in=Status.OPEN)
     old = IdempotencyEvent.objects.using(using).filter(at__lte=StatementNow() - Value(retention))

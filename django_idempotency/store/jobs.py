@@ -39,7 +39,7 @@ def _page(column: str, besides: str = "") -> Statement:
 _RESUMABLE: Final = "(on_lost_lease = 'resume' AND run_name <> '')"
 LOST = _page("locked_until", "AND status = 'in_progress'")
 WAITING = _page("locked_until", "AND status = 'pending'")
-DOUBTS = _page("reconcile_after", f"AND NOT {_RESUMABLE}")
+UNKNOWN_DUE = _page("reconcile_after", f"AND NOT {_RESUMABLE}")
 RESUMABLE = _page("reconcile_after", f"AND {_RESUMABLE} AND NOT deferred")
 UNFINISHED = _page("reconcile_after", f"AND {_RESUMABLE} AND deferred")  # a worker gets a message, or looks by itself
 PAST = _page("expires_at")
@@ -121,7 +121,7 @@ def find_unfinished(limit: int, using: str, age: int = 0) -> list[Due]:
 
 def find_doubts(limit: int, using: str, age: int = 0) -> list[Due]:
     """Return unknown outcomes that the reconciler may ask about now."""
-    return _read_page(DOUBTS, limit, using, age)
+    return _read_page(UNKNOWN_DUE, limit, using, age)
 
 
 def find_resumable(limit: int, using: str, age: int = 0) -> list[Due]:
@@ -134,7 +134,7 @@ def find_past(limit: int, using: str, age: int = 0) -> list[Due]:
     return _read_page(PAST, limit, using, age)
 
 
-def lapse(ref: Ref) -> bool:
+def mark_lapsed(ref: Ref) -> bool:
     """Make the outcome of an attempt whose lease expired unknown (T6)."""
     return LAPSE.apply(ref)
 
@@ -154,7 +154,7 @@ def abandon(ref: Ref, reply: Reply) -> bool:
     return ABANDON.apply(ref, **reply_values(reply))
 
 
-def expire(ref: Ref) -> bool:
+def retire(ref: Ref) -> bool:
     """Keep the record for audit; it is never replayed (T18)."""
     return EXPIRE.apply(ref)
 
@@ -164,7 +164,7 @@ def expire_now(ref: Ref) -> bool:
     return EXPIRE_NOW.apply(ref)
 
 
-def delete(records: Iterable[UUID], using: str) -> int:
+def delete_ended(records: Iterable[UUID], using: str) -> int:
     """T19, T20: delete the records of a page that are still ended and past their retention."""
     ids = sorted(records)  # one order, so that two reapers cannot deadlock
     return DELETE.run(using, ids=ids) if ids else 0

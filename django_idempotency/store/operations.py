@@ -62,12 +62,12 @@ class StoredOperation:
         return {"run_name": self.name, "arguments": self.arguments, "progress": self.progress}
 
 
-def begin(ref: Ref, token: UUID, operation: StoredOperation) -> bool:
+def begin_operation(ref: Ref, token: UUID, operation: StoredOperation) -> bool:
     """Store name and arguments before the first step (T7b), so that any process can continue the operation."""
     return BEGIN.apply(ref, token=token, **operation.values)
 
 
-def read(ref: Ref) -> StoredOperation | None:
+def read_operation(ref: Ref) -> StoredOperation | None:
     """Read what was begun, and how far it has come."""
     found = READ.rows(ref.using, scope=ref.scope, id=ref.id)
     return StoredOperation(*found[0]) if found else None
@@ -113,10 +113,12 @@ _GOES_ON: Final = """
 """
 
 # A step that landed is progress, and an operator's word is a new start: both give all attempts back.
-LANDED = Statement("T9s", f"UPDATE idempotency_key SET {_GOES_ON}, attempts = 0 WHERE {_AS_READ}")
-NOT_EXECUTED = Statement("T10s", f"UPDATE idempotency_key SET {_GOES_ON} WHERE {_AS_READ} AND grace_until <= {{now}}")
-EVIDENCE = Statement("T13s", f"UPDATE idempotency_key SET {_GOES_ON}, attempts = 0 WHERE {_IN_DOUBT}")
-DISMISS = Statement(
+STEP_LANDED = Statement("T9s", f"UPDATE idempotency_key SET {_GOES_ON}, attempts = 0 WHERE {_AS_READ}")
+STEP_NOT_EXECUTED = Statement(
+    "T10s", f"UPDATE idempotency_key SET {_GOES_ON} WHERE {_AS_READ} AND grace_until <= {{now}}"
+)
+STEP_EVIDENCE = Statement("T13s", f"UPDATE idempotency_key SET {_GOES_ON}, attempts = 0 WHERE {_IN_DOUBT}")
+STEP_DISMISS = Statement(
     "T14s", f"UPDATE idempotency_key SET {_GOES_ON}, attempts = 0 WHERE {_IN_DOUBT} AND grace_until <= {{now}}"
 )
 
@@ -141,21 +143,21 @@ class Continuation:
         }
 
 
-def landed(ref: Ref, read_token: UUID, continuation: Continuation) -> bool:
+def land_step(ref: Ref, read_token: UUID, continuation: Continuation) -> bool:
     """Store the result of the step (T9s)."""
-    return LANDED.apply(ref, read_token=read_token, **continuation.values)
+    return STEP_LANDED.apply(ref, read_token=read_token, **continuation.values)
 
 
-def not_executed(ref: Ref, read_token: UUID, continuation: Continuation) -> bool:
+def take_step_back(ref: Ref, read_token: UUID, continuation: Continuation) -> bool:
     """Take the step's mark back (T10s): it did not happen, and no message of it can still arrive."""
-    return NOT_EXECUTED.apply(ref, read_token=read_token, **continuation.values)
+    return STEP_NOT_EXECUTED.apply(ref, read_token=read_token, **continuation.values)
 
 
-def evidence(ref: Ref, continuation: Continuation) -> bool:
+def confirm_step(ref: Ref, continuation: Continuation) -> bool:
     """Store the result of the step on a webhook's or an operator's word (T13s)."""
-    return EVIDENCE.apply(ref, **continuation.values)
+    return STEP_EVIDENCE.apply(ref, **continuation.values)
 
 
-def dismiss(ref: Ref, continuation: Continuation) -> bool:
+def dismiss_step(ref: Ref, continuation: Continuation) -> bool:
     """Take the step's mark back on an operator's word (T14s)."""
-    return DISMISS.apply(ref, **continuation.values)
+    return STEP_DISMISS.apply(ref, **continuation.values)

@@ -47,7 +47,7 @@ FIND_BY_KEY = Statement("", f"SELECT {COLUMNS} FROM idempotency_key WHERE {{key}
 def find(ref: Ref) -> Record | None:
     """Read what requests decide by."""
     rows = FIND.rows(ref.using, scope=ref.scope, id=ref.id)
-    return read(Columns._make(rows[0])) if rows else None
+    return make_record(Columns._make(rows[0])) if rows else None
 
 
 def load(record: UUID, using: str) -> IdempotencyKey | None:
@@ -58,10 +58,10 @@ def load(record: UUID, using: str) -> IdempotencyKey | None:
 def find_by_key(scope: str, key: str, using: str) -> Record | None:
     """Read the record of a key whose id was made by another rule."""
     rows = FIND_BY_KEY.rows(using, scope=scope, key=key)
-    return read(Columns._make(rows[0])) if rows else None
+    return make_record(Columns._make(rows[0])) if rows else None
 
 
-def read(columns: Columns) -> Record:
+def make_record(columns: Columns) -> Record:
     """Make a record of its columns."""
     return Record(
         id=_uuid(columns.id),

@@ -91,22 +91,22 @@ TRY_AGAIN = Statement(
 )
 
 
-def landed(ref: Ref, read_token: UUID, reply: Reply) -> bool:
+def land(ref: Ref, read_token: UUID, reply: Reply) -> bool:
     """T9: it happened, and this is the answer. Runs in the transaction of the domain write."""
     return LANDED.apply(ref, read_token=read_token, **reply_values(reply))
 
 
-def not_executed(ref: Ref, read_token: UUID) -> bool:
+def release_key(ref: Ref, read_token: UUID) -> bool:
     """T10: it did not happen, and no message of it can still be on its way."""
     return NOT_EXECUTED.apply(ref, read_token=read_token)
 
 
-def not_executed_deferred(ref: Ref, read_token: UUID, pick_up: int) -> bool:
+def requeue_deferred(ref: Ref, read_token: UUID, pick_up: int) -> bool:
     """T10 for deferred work: it did not happen; a worker may take it again."""
     return NOT_EXECUTED_DEFERRED.apply(ref, read_token=read_token, pick_up=pick_up)
 
 
-def inconclusive(ref: Ref, read_token: UUID, wait: float, cap: int) -> bool:
+def ask_later(ref: Ref, read_token: UUID, wait: float, cap: int) -> bool:
     """T11: ask again later; False when the tries are used up or somebody settled it."""
     return INCONCLUSIVE.apply(ref, read_token=read_token, wait=wait, cap=cap)
 
@@ -121,12 +121,12 @@ def postpone(ref: Ref, read_token: UUID, wait: float) -> bool:
     return POSTPONE.apply(ref, read_token=read_token, wait=wait)
 
 
-def evidence(ref: Ref, reply: Reply) -> bool:
+def confirm(ref: Ref, reply: Reply) -> bool:
     """T13: somebody who knows says that it happened."""
     return EVIDENCE.apply(ref, **reply_values(reply))
 
 
-def denial(ref: Ref) -> bool:
+def deny(ref: Ref) -> bool:
     """T13'': a webhook says that it did not happen; the reconciler asks at once, under its own rules."""
     return DENIAL.apply(ref)
 
@@ -136,6 +136,6 @@ def dismiss(ref: Ref) -> bool:
     return DISMISS.apply(ref)
 
 
-def try_again(ref: Ref) -> bool:
+def reset(ref: Ref) -> bool:
     """T14': give the reconciler, or the resumer, all its tries once more."""
     return TRY_AGAIN.apply(ref)

@@ -13,7 +13,7 @@ from django.urls import reverse
 from pytest_django.live_server_helper import LiveServer
 
 from django_idempotency.console.dashboard.numbers import clear_cache
-from django_idempotency.console.dashboard.sections import OUTCOMES
+from django_idempotency.console.dashboard.sections import OUTCOME_SERIES
 from django_idempotency.console.wording import STATES
 from django_idempotency.store import counts
 from testproject.history import fill
@@ -46,7 +46,7 @@ def chromium(cookie: dict[str, str]) -> Iterator[Any]:
 @pytest.fixture
 def history(address: str) -> None:
     assert fill() > 100
-    for outcome in OUTCOMES:  # every label there is
+    for outcome in OUTCOME_SERIES:  # every label there is
         counts.accumulate(60, "op", outcome, 1234, "default")
     completed("shop.checkout.views.PaymentViewSet.create")
 

@@ -14,7 +14,7 @@ from django.db import connection
 
 from django_idempotency import signals
 from django_idempotency.exceptions import StoreUnavailable
-from django_idempotency.flow.run import run
+from django_idempotency.flow.run import run_call
 from tests.kit.calls import Booking, a_call, heard
 from tests.kit.databases import another_alias, running
 
@@ -27,7 +27,7 @@ def nothing_runs(mode: str, alias: str) -> bool:
     work = Booking(call, using=alias)
     with (
         heard(signals.store_failed) as failed,
-        running(alias, lambda: run(call, work, alias)) as outcome,
+        running(alias, lambda: run_call(call, work, alias)) as outcome,
         pytest.raises(StoreUnavailable),
     ):
         outcome.result(30)

@@ -11,7 +11,7 @@ from django_idempotency import Reply, Status, signals
 from django_idempotency.core.decisions import Accepted, Gone, InDoubt, InFlight, Mismatch, Replay
 from django_idempotency.flow.claim import peek
 from django_idempotency.flow.finish import fail, finish
-from django_idempotency.flow.run import run
+from django_idempotency.flow.run import run_call
 from tests.kit.calls import BOOKED, Booking, a_call, bookings, claimed, heard, refused
 from tests.kit.records import age, change, row_of, status_of
 
@@ -24,9 +24,9 @@ MODES = ["leased", "atomic"]
 def test_the_first_request_runs_and_every_other_gets_its_answer(mode: str) -> None:
     call = a_call(mode=mode)
     work = Booking(call)
-    assert run(call, work) == "booked"
+    assert run_call(call, work) == "booked"
     with heard(signals.replayed) as replayed:
-        again = [run(call, work) for _ in range(3)]
+        again = [run_call(call, work) for _ in range(3)]
     assert [answer.reply for answer in again if isinstance(answer, Replay)] == [BOOKED] * 3
     assert (work.runs, bookings(call), status_of(call)) == (1, 1, Status.COMPLETED)
     assert [each["call"] for each in replayed] == [call] * 3
@@ -44,8 +44,8 @@ def test_the_first_request_runs_and_every_other_gets_its_answer(mode: str) -> No
 @pytest.mark.parametrize("mode", MODES)
 def test_a_replay_is_the_stored_answer_to_the_byte(mode: str, reply: Reply) -> None:
     call = a_call(mode=mode)
-    run(call, Booking(call, reply=reply))
-    again = run(call, Booking(call))
+    run_call(call, Booking(call, reply=reply))
+    again = run_call(call, Booking(call))
     assert isinstance(again, Replay)
     assert again.reply == reply
 
@@ -53,12 +53,12 @@ def test_a_replay_is_the_stored_answer_to_the_byte(mode: str, reply: Reply) -> N
 @pytest.mark.parametrize("mode", MODES)
 def test_another_payload_under_the_key_is_a_mismatch_and_changes_nothing(mode: str) -> None:
     call = a_call(mode=mode)
-    run(call, Booking(call))
+    run_call(call, Booking(call))
     before = row_of(call).__dict__ | {"_state": None}
     other = a_call(call.key, body=b'{"amount": 6}', mode=mode)
     work = Booking(other)
     with heard(signals.misused) as misused:
-        assert isinstance(run(other, work), Mismatch)
+        assert isinstance(run_call(other, work), Mismatch)
     assert work.runs == 0
     assert len(misused) == 1
     assert row_of(call).__dict__ | {"_state": None} == before
@@ -66,7 +66,7 @@ def test_another_payload_under_the_key_is_a_mismatch_and_changes_nothing(mode: s
 
 def test_the_same_payload_in_another_spelling_is_the_same_request() -> None:
     call = a_call(body=b'{"amount": 5, "to": "bob"}')
-    run(call, Booking(call))
+    run_call(call, Booking(call))
     assert isinstance(refused(a_call(call.key, body=b'{"to":"bob","amount":5.0}')), Replay)
 
 
@@ -104,7 +104,7 @@ def test_a_doubt_is_answered_as_one_and_nothing_runs() -> None:
     fail(claimed(call), RuntimeError())
     work = Booking(call)
     with heard(signals.in_doubt) as in_doubt:
-        answer = run(call, work)
+        answer = run_call(call, work)
     assert isinstance(answer, InDoubt)
     assert (answer.dead, work.runs, len(in_doubt)) == (False, 0, 1)
 
@@ -164,5 +164,5 @@ def test_peek_refuses_an_expired_key_where_the_endpoint_does() -> None:
 
 def test_the_same_key_in_another_scope_is_another_key() -> None:
     call = a_call()
-    run(call, Booking(call))
+    run_call(call, Booking(call))
     claimed(replace(call, scope="bob payments"))

@@ -11,7 +11,7 @@ from django_idempotency.core.decisions import Gone, InFlight, Replay
 from django_idempotency.core.policy import LostLease
 from django_idempotency.exceptions import LostFence, NotExecuted
 from django_idempotency.flow.finish import fail, finish
-from django_idempotency.flow.run import run
+from django_idempotency.flow.run import run_call
 from tests.kit.calls import Booking, a_call, bookings, claimed, heard, refused
 from tests.kit.databases import in_transaction
 from tests.kit.records import age, change, events, row_of, status_of
@@ -24,26 +24,26 @@ MODES = ["leased", "atomic"]
 @pytest.mark.parametrize("mode", MODES)
 def test_an_expired_key_runs_as_a_new_one(mode: str) -> None:
     call = a_call(mode=mode, on_error="release")
-    run(call, Booking(call))
+    run_call(call, Booking(call))
     age(call, "expires_at", "created_at")
     other = a_call(call.key, body=b"another request", mode=mode)
     with heard(signals.renewed) as renewed:
-        assert run(other, Booking(other)) == "booked"
+        assert run_call(other, Booking(other)) == "booked"
     row = row_of(call)
     assert (row.status, row.attempts, row.fingerprint) == (Status.COMPLETED, 1, other.fingerprint)
     assert row.created_at.year > 2000
     assert (bookings(call), len(renewed)) == (2, 1)
-    assert isinstance(run(other, Booking(other)), Replay)
+    assert isinstance(run_call(other, Booking(other)), Replay)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_an_endpoint_may_refuse_expired_keys_instead(mode: str) -> None:
     call = a_call(mode=mode, after_expiry="gone")
-    run(call, Booking(call))
+    run_call(call, Booking(call))
     age(call, "expires_at")
     work = Booking(call)
     with heard(signals.refused_expired) as gone:
-        assert isinstance(run(call, work), Gone)
+        assert isinstance(run_call(call, work), Gone)
     assert (work.runs, len(gone), status_of(call)) == (0, 1, Status.COMPLETED)
 
 
@@ -53,7 +53,7 @@ def test_it_does_not_matter_whether_the_reaper_came_by(left: Status) -> None:
     finish(claimed(call), Booking(call))
     change(call, status=left, **({} if left is Status.EXPIRED else {"response_status": None}))
     age(call, "expires_at")
-    assert run(call, Booking(call)) == "booked"
+    assert run_call(call, Booking(call)) == "booked"
     assert bookings(call) == 2
 
 
@@ -94,7 +94,7 @@ def test_a_doubt_that_may_be_restarted_is_taken_over_at_once() -> None:
     call = a_call(on_lost_lease="restart")
     fail(claimed(call), RuntimeError())
     assert status_of(call) is Status.UNKNOWN
-    assert run(call, Booking(call)) == "booked"
+    assert run_call(call, Booking(call)) == "booked"
     assert (status_of(call), bookings(call)) == (Status.COMPLETED, 1)
 
 
@@ -125,10 +125,10 @@ def test_atomic_mode_takes_a_record_over_in_its_own_transaction(claim: str, ends
     receiver = {"renew": signals.renewed, "retry": signals.retried, "take over": signals.taken_over}[claim]
     with heard(receiver, lambda: open_transactions.append(in_transaction())) as told:
         if ends_well:
-            assert run(atomic, Booking(call)) == "booked"
+            assert run_call(atomic, Booking(call)) == "booked"
         else:
             with pytest.raises(RuntimeError):
-                run(atomic, Booking(call, raises=RuntimeError()))
+                run_call(atomic, Booking(call, raises=RuntimeError()))
     row = row_of(call)
     if ends_well:
         assert (row.status, bookings(call), open_transactions) == (Status.COMPLETED, booked + 1, [False])

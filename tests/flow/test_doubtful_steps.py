@@ -429,7 +429,7 @@ def test_a_call_that_was_proven_not_executed_is_made_again_and_nothing_before_it
     attempt = claimed(key)
     calls[0] = unreachable
     with pytest.raises(exceptions.NotExecuted) as caught:
-        steps.run_operation(attempt, proving, {})
+        steps.run_steps(attempt, proving, {})
     fail(attempt, caught.value)
     assert IdempotencyKey.objects.get().status == "unknown"
 
@@ -451,7 +451,7 @@ def test_a_first_call_that_was_proven_not_executed_frees_the_key(world: World) -
     attempt = claimed(key)
     calls[0] = unreachable
     with pytest.raises(exceptions.NotExecuted) as caught:
-        steps.run_operation(attempt, first, {})
+        steps.run_steps(attempt, first, {})
     assert fail(attempt, caught.value)
     record = IdempotencyKey.objects.get()
     assert (record.status, record.steps_done, record.on_lost_lease) == ("failed_retryable", 0, "resume")
@@ -482,7 +482,7 @@ def test_that_one_call_was_not_executed_says_nothing_about_the_call_before_it(wo
     attempt = claimed(key)
     calls[0] = unheard
     with pytest.raises(TimeoutError) as caught:
-        steps.run_operation(attempt, declining, {})
+        steps.run_steps(attempt, declining, {})
     fail(attempt, caught.value)
 
     calls[0] = unreachable

@@ -119,7 +119,7 @@ def test_an_operation_that_leaves_a_step_out_was_changed() -> None:
     attempt = claimed(str(uuid4()))
     done = Progress().mark_done("booked", "booked").mark_done("of another release", None)
     begun = operations.StoredOperation(name, "{}", done.dump(), 0)
-    assert operations.begin(attempt.ref, attempt.token, begun)
+    assert operations.begin_operation(attempt.ref, attempt.token, begun)
 
     with pytest.raises(ChangedDefinition, match="'of another release'"):
         resume(attempt)

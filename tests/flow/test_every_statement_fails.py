@@ -18,7 +18,7 @@ from django_idempotency import Reply, Status
 from django_idempotency.core.decisions import Call
 from django_idempotency.exceptions import NotExecuted
 from django_idempotency.flow.finish import fail, finish
-from django_idempotency.flow.run import run
+from django_idempotency.flow.run import run_call
 from django_idempotency.models import IdempotencyKey
 from tests.kit.calls import BOOKED, REFUSED, Booking, a_call, bookings, claimed
 from tests.kit.databases import elsewhere, kill
@@ -134,14 +134,14 @@ def under_fire(scenario: Scenario, fault: Fault) -> None:
     scenario.prepare(leased)
     work = scenario.work(call)
     with connection.execute_wrapper(fault), suppress(Exception):
-        run(call, work)
+        run_call(call, work)
     connection.close()  # the next request may be on another one
     where = f"statement {fault.nth}: {fault.struck}"
     check(call, scenario, work, where)
     again = scenario.work(call)
     again.raises = None
     with suppress(Exception):
-        run(call, again)
+        run_call(call, again)
     work.found += again.found
     check(call, scenario, work, f"a retry after {where}")
     assert settled_or_waiting(call), where

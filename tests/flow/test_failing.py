@@ -11,7 +11,7 @@ from django_idempotency import Reply, Status, signals
 from django_idempotency.core.decisions import InDoubt, Replay
 from django_idempotency.exceptions import NotExecuted
 from django_idempotency.flow.finish import doubt, fail, finish, release
-from django_idempotency.flow.run import run
+from django_idempotency.flow.run import run_call
 from django_idempotency.models import IdempotencyKey
 from tests.kit.calls import Booking, a_call, bookings, claimed, heard, refused
 from tests.kit.databases import backend, elsewhere, kill
@@ -27,14 +27,14 @@ def test_what_is_not_an_answer_is_doubt(error: type[BaseException], caplog: pyte
     call = a_call()
     work = Booking(call, raises=error())
     with heard(signals.doubted) as doubted, pytest.raises(error):
-        run(call, work)
+        run_call(call, work)
     row = row_of(call)
     assert (row.status, row.last_error_code, bookings(call)) == (Status.UNKNOWN, error.__name__, 0)
     assert row.reconcile_after is not None
     assert events(call) == [("T5", error.__name__)]
     assert [each["code"] for each in doubted] == [error.__name__]
     assert "unknown" in caplog.text
-    assert isinstance(run(call, work), InDoubt)
+    assert isinstance(run_call(call, work), InDoubt)
     assert work.runs == 1
 
 
@@ -42,19 +42,19 @@ def test_what_is_not_an_answer_is_doubt(error: type[BaseException], caplog: pyte
 def test_in_atomic_mode_nothing_is_left_of_it(error: type[BaseException]) -> None:
     call = a_call(mode="atomic")
     with pytest.raises(error):
-        run(call, Booking(call, raises=error()))
+        run_call(call, Booking(call, raises=error()))
     assert not IdempotencyKey.objects.filter(id=call.id).exists()
-    assert run(call, Booking(call)) == "booked"
+    assert run_call(call, Booking(call)) == "booked"
     assert bookings(call) == 1
 
 
 def test_proof_that_nothing_happened_gives_the_key_back() -> None:
     call = a_call()
     with heard(signals.released) as released, pytest.raises(NotExecuted):
-        run(call, Booking(call, raises=NotExecuted()))
+        run_call(call, Booking(call, raises=NotExecuted()))
     assert (status_of(call), bookings(call), len(released)) == (Status.FAILED_RETRYABLE, 0, 1)
     with heard(signals.retried) as retried:
-        assert run(call, Booking(call)) == "booked"
+        assert run_call(call, Booking(call)) == "booked"
     row = row_of(call)
     assert (row.status, row.attempts, row.tainted, len(retried)) == (Status.COMPLETED, 2, False, 1)
 
@@ -62,10 +62,10 @@ def test_proof_that_nothing_happened_gives_the_key_back() -> None:
 def test_the_endpoints_own_proof_counts() -> None:
     call = a_call(not_executed=lambda error: isinstance(error, ConnectionRefusedError))
     with pytest.raises(ConnectionRefusedError):
-        run(call, Booking(call, raises=ConnectionRefusedError()))
+        run_call(call, Booking(call, raises=ConnectionRefusedError()))
     assert status_of(call) is Status.FAILED_RETRYABLE
     with pytest.raises(ConnectionResetError):
-        run(call, Booking(call, raises=ConnectionResetError()))
+        run_call(call, Booking(call, raises=ConnectionResetError()))
     assert status_of(call) is Status.UNKNOWN
 
 
@@ -75,7 +75,7 @@ def test_a_proof_that_fails_itself_proves_nothing(caplog: pytest.LogCaptureFixtu
 
     call = a_call(not_executed=confused)
     with pytest.raises(ConnectionRefusedError):
-        run(call, Booking(call, raises=ConnectionRefusedError()))
+        run_call(call, Booking(call, raises=ConnectionRefusedError()))
     assert status_of(call) is Status.UNKNOWN
     assert "cannot tell" in caplog.text
 
@@ -83,7 +83,7 @@ def test_a_proof_that_fails_itself_proves_nothing(caplog: pytest.LogCaptureFixtu
 def test_an_endpoint_may_vouch_that_a_repeat_is_harmless() -> None:
     call = a_call(on_error="release")
     with pytest.raises(RuntimeError):
-        run(call, Booking(call, raises=RuntimeError()))
+        run_call(call, Booking(call, raises=RuntimeError()))
     assert status_of(call) is Status.FAILED_RETRYABLE
 
 
@@ -91,7 +91,7 @@ def test_an_endpoint_may_vouch_that_a_repeat_is_harmless() -> None:
 def test_a_worker_that_was_stopped_is_doubt_even_there(error: type[BaseException]) -> None:
     call = a_call(on_error="release")
     with pytest.raises(error):
-        run(call, Booking(call, raises=error()))
+        run_call(call, Booking(call, raises=error()))
     assert status_of(call) is Status.UNKNOWN
 
 
@@ -118,7 +118,7 @@ def test_a_key_tried_too_often_is_refused_for_good() -> None:
     work = Booking(call, raises=NotExecuted())
     for _ in range(3):
         with pytest.raises(NotExecuted):
-            run(call, work)
+            run_call(call, work)
     assert (status_of(call), work.runs) == (Status.FAILED_RETRYABLE, 3)
     first, second = refused(call), refused(call)
     assert isinstance(first, Replay)
@@ -134,8 +134,8 @@ def test_one_attempt_below_the_cap_still_runs() -> None:
     call = a_call(attempts=3)
     for _ in range(2):
         with pytest.raises(NotExecuted):
-            run(call, Booking(call, raises=NotExecuted()))
-    assert run(call, Booking(call)) == "booked"
+            run_call(call, Booking(call, raises=NotExecuted()))
+    assert run_call(call, Booking(call)) == "booked"
     assert row_of(call).attempts == 3
 
 
@@ -143,7 +143,7 @@ def test_atomic_mode_stores_the_refusal_that_leased_attempts_left_behind() -> No
     leased = a_call(attempts=1)
     fail(claimed(leased), NotExecuted())
     work = Booking(leased)
-    answer = run(a_call(leased.key, attempts=1, mode="atomic"), work)
+    answer = run_call(a_call(leased.key, attempts=1, mode="atomic"), work)
     assert isinstance(answer, Replay)
     assert (answer.reply.status, status_of(leased), work.runs) == (500, Status.FAILED, 0)
 
@@ -154,7 +154,7 @@ def test_atomic_mode_marks_the_doubt_that_a_leased_attempt_left_behind() -> None
     age(leased, "locked_until")
     work = Booking(leased)
     with heard(signals.lease_lapsed) as lapsed:
-        answer = run(a_call(leased.key, mode="atomic"), work)
+        answer = run_call(a_call(leased.key, mode="atomic"), work)
     assert isinstance(answer, InDoubt)
     assert (status_of(leased), work.runs, len(lapsed)) == (Status.UNKNOWN, 0, 1)
 
@@ -170,7 +170,7 @@ def test_a_connection_that_died_in_the_work_leaves_a_doubt_that_is_stored(vendor
         return Booking(call)()
 
     with pytest.raises(Exception, match=r".*"):
-        run(call, work)
+        run_call(call, work)
     assert (status_of(call), bookings(call)) == (Status.UNKNOWN, 0)
 
 

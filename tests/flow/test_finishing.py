@@ -19,7 +19,7 @@ from django_idempotency.exceptions import (
     StoreUnavailable,
 )
 from django_idempotency.flow.finish import fail, finish
-from django_idempotency.flow.run import run
+from django_idempotency.flow.run import run_call
 from django_idempotency.models import IdempotencyKey
 from testproject.payments.models import LedgerEntry
 from tests.kit.calls import BOOKED, REFUSED, Booking, a_call, bookings, claimed, heard, refused
@@ -68,8 +68,8 @@ def test_hooks_run_once_and_after_the_commit(mode: str) -> None:
         transaction.on_commit(look)
         return Booking(call)()
 
-    run(call, work)
-    run(call, work)
+    run_call(call, work)
+    run_call(call, work)
     assert seen == [("hook", Status.COMPLETED, 1)]
 
 
@@ -83,7 +83,7 @@ def test_hooks_have_the_time_they_need(mode: str) -> None:
         transaction.on_commit(lambda: seen.append(row_of(call).status))
         return Booking(call)()
 
-    run(call, work)
+    run_call(call, work)
     assert seen == [Status.COMPLETED]
 
 
@@ -102,9 +102,9 @@ def test_a_hook_that_fails_does_not_take_the_answer_back(
         transaction.on_commit(fails)
         return book()
 
-    first = run(call, work) if mode == "atomic" else finish(claimed(call), work, rerun=True)
+    first = run_call(call, work) if mode == "atomic" else finish(claimed(call), work, rerun=True)
     assert (first, book.runs, bookings(call)) == ("booked", 1, 1)
-    assert isinstance(run(call, work), Replay)
+    assert isinstance(run_call(call, work), Replay)
     assert "An on_commit hook failed" in caplog.text
 
 
@@ -118,7 +118,7 @@ def test_hooks_of_an_attempt_that_failed_do_not_run(mode: str) -> None:
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        run(call, work)
+        run_call(call, work)
     assert ran == []
 
 
@@ -131,7 +131,7 @@ def test_completed_is_announced_after_the_commit(mode: str) -> None:
         elsewhere(lambda: seen.append((row_of(call).status, bookings(call))))
 
     with heard(signals.completed, look) as completed:
-        run(call, Booking(call))
+        run_call(call, Booking(call))
     assert seen == [(Status.COMPLETED, 1)]
     assert [(each["call"], each["reply"], each["using"]) for each in completed] == [(call, BOOKED, "default")]
 
@@ -144,7 +144,7 @@ def test_a_receiver_that_raises_changes_nothing(mode: str, caplog: pytest.LogCap
         raise RuntimeError("metrics are down")
 
     with heard(signals.completed, explode):
-        assert run(call, Booking(call)) == "booked"
+        assert run_call(call, Booking(call)) == "booked"
     assert status_of(call) is Status.COMPLETED
     assert "metrics are down" in caplog.text
 
@@ -250,7 +250,7 @@ def test_a_constraint_that_speaks_at_the_commit_is_the_handlers_own_error(mode: 
         return "booked", BOOKED
 
     with pytest.raises(IntegrityError):
-        run(call, work)
+        run_call(call, work)
     assert bookings(call) == 0
     if mode == "leased":
         assert row_of(call).last_error_code == "IntegrityError"
@@ -266,7 +266,7 @@ def test_another_store_that_fails_inside_the_work_is_the_works_error() -> None:
         raise StoreUnavailable("the other one")
 
     with pytest.raises(StoreUnavailable, match="the other one"):
-        run(call, work)
+        run_call(call, work)
     assert status_of(call) is Status.UNKNOWN
 
 

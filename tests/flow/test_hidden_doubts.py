@@ -93,7 +93,7 @@ def test_the_step_is_still_in_doubt_and_nothing_came_after_it(
 
 def test_the_error_says_what_to_do(world: World) -> None:
     with pytest.raises(StepInDoubt, match=r"'charged' happened, so the step 'noted' does not begin\. Let .* leave"):
-        steps.run_operation(claimed(str(uuid4())), hiding, {"then": "a local step", "in_doubt": "repeat"})
+        steps.run_steps(claimed(str(uuid4())), hiding, {"then": "a local step", "in_doubt": "repeat"})
 
 
 def answer(request: IdempotentRequest) -> HttpResponse:

@@ -19,7 +19,7 @@ from django_idempotency.decorators import idempotent
 from django_idempotency.exceptions import OutcomeUnknown, StoreUnavailable
 from django_idempotency.flow.deferred import defer
 from django_idempotency.flow.finish import finish
-from django_idempotency.flow.run import run
+from django_idempotency.flow.run import run_call
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.operations import perform
 from tests.kit.calls import Booking, a_call, bookings, claimed, heard, refused
@@ -57,10 +57,10 @@ def test_a_commit_that_landed_is_answered_although_its_answer_was_lost(proxy: Pr
     call = a_call()
     work = booking(call)
     proxy.steal(b"COMMIT", Theft.ANSWER)
-    assert run(call, work, ALIAS) == "booked"
+    assert run_call(call, work, ALIAS) == "booked"
     assert proxy.stolen.is_set()
     assert (status_of(call), bookings(call), work.runs) == (Status.COMPLETED, 1, 1)
-    assert isinstance(run(call, work, ALIAS), Replay)
+    assert isinstance(run_call(call, work, ALIAS), Replay)
 
 
 def test_a_commit_that_did_not_land_is_doubt(proxy: Proxy) -> None:
@@ -68,25 +68,25 @@ def test_a_commit_that_did_not_land_is_doubt(proxy: Proxy) -> None:
     work = booking(call)
     proxy.steal(b"COMMIT", Theft.MESSAGE)
     with heard(signals.doubted) as doubted, pytest.raises(OutcomeUnknown):
-        run(call, work, ALIAS)
+        run_call(call, work, ALIAS)
     assert (status_of(call), bookings(call), work.runs) == (Status.UNKNOWN, 0, 1)
     assert events(call) == [("T5", "completion_lost")]
     assert [each["code"] for each in doubted] == ["completion_lost"]
-    assert isinstance(run(call, work, ALIAS), InDoubt)
+    assert isinstance(run_call(call, work, ALIAS), InDoubt)
     assert work.runs == 1
 
 
 def test_a_commit_whose_answer_never_comes_is_cut_off_at_the_limit(proxy: Proxy) -> None:
     call = a_call(claim_limit=SHORT)
     proxy.steal(b"COMMIT", Theft.SILENCE)
-    assert run(call, booking(call), ALIAS) == "booked"
+    assert run_call(call, booking(call), ALIAS) == "booked"
     assert (status_of(call), bookings(call)) == (Status.COMPLETED, 1)
 
 
 def test_a_commit_that_is_still_on_its_way_is_waited_for(proxy: Proxy) -> None:
     call = a_call()
     proxy.steal(b"COMMIT", Theft.DELAY)
-    with running(ALIAS, lambda: run(call, booking(call), ALIAS)) as outcome:
+    with running(ALIAS, lambda: run_call(call, booking(call), ALIAS)) as outcome:
         wait_until(somebody_waits_for_a_lock)
         proxy.forward.set()
         assert outcome.result(60) == "booked"
@@ -97,7 +97,7 @@ def test_a_commit_that_lands_after_all_patience_is_the_answer_of_the_next_reques
     call = a_call(claim_limit=SHORT)
     work = booking(call)
     proxy.steal(b"COMMIT", Theft.DELAY)
-    with running(ALIAS, lambda: run(call, work, ALIAS)) as outcome, pytest.raises(OutcomeUnknown):
+    with running(ALIAS, lambda: run_call(call, work, ALIAS)) as outcome, pytest.raises(OutcomeUnknown):
         outcome.result(60)
     with pytest.raises(StoreUnavailable):  # the unique index cannot tell while the row is being changed
         refused(call)
@@ -112,7 +112,7 @@ def test_a_claim_whose_answer_was_lost_finds_itself_again(proxy: Proxy, theft: T
     call = a_call()
     work = booking(call)
     proxy.steal(CLAIM, theft)
-    assert run(call, work, ALIAS) == "booked"
+    assert run_call(call, work, ALIAS) == "booked"
     assert proxy.stolen.is_set()
     assert (status_of(call), bookings(call), work.runs) == (Status.COMPLETED, 1, 1)
 
@@ -122,7 +122,7 @@ def test_a_claim_whose_answer_never_comes_fails_closed(proxy: Proxy) -> None:
     work = booking(call)
     proxy.steal(CLAIM, Theft.SILENCE)
     with heard(signals.store_failed) as failed, pytest.raises(StoreUnavailable):
-        run(call, work, ALIAS)
+        run_call(call, work, ALIAS)
     assert (work.runs, len(failed)) == (0, 1)
     assert bookings(call) == 0
 
@@ -167,7 +167,7 @@ def test_an_atomic_commit_that_landed_is_answered(proxy: Proxy) -> None:
     call = a_call(mode="atomic")
     work = booking(call)
     proxy.steal(b"COMMIT", Theft.ANSWER)
-    assert run(call, work, ALIAS) == "booked"
+    assert run_call(call, work, ALIAS) == "booked"
     assert (status_of(call), bookings(call), work.runs) == (Status.COMPLETED, 1, 1)
 
 
@@ -175,22 +175,22 @@ def test_an_atomic_commit_that_did_not_land_left_nothing(proxy: Proxy) -> None:
     call = a_call(mode="atomic")
     proxy.steal(b"COMMIT", Theft.MESSAGE)
     with pytest.raises(OutcomeUnknown):
-        run(call, booking(call), ALIAS)
+        run_call(call, booking(call), ALIAS)
     assert not IdempotencyKey.objects.filter(id=call.id).exists()
-    assert run(call, booking(call), ALIAS) == "booked"
+    assert run_call(call, booking(call), ALIAS) == "booked"
     assert bookings(call) == 1
 
 
 def test_an_atomic_commit_on_its_way_keeps_every_other_request_out(proxy: Proxy) -> None:
     call = a_call(mode="atomic", claim_limit=SHORT)
     proxy.steal(b"COMMIT", Theft.DELAY)
-    with running(ALIAS, lambda: run(call, booking(call), ALIAS)) as outcome, pytest.raises(OutcomeUnknown):
+    with running(ALIAS, lambda: run_call(call, booking(call), ALIAS)) as outcome, pytest.raises(OutcomeUnknown):
         outcome.result(60)  # not "nothing ran": it will have run
     again = Booking(call)
-    assert isinstance(run(call, again), InFlight)
+    assert isinstance(run_call(call, again), InFlight)
     proxy.forward.set()
     wait_until(lambda: bookings(call) == 1)
-    assert isinstance(run(call, again), Replay)
+    assert isinstance(run_call(call, again), Replay)
     assert again.runs == 0
 
 

@@ -23,7 +23,7 @@ SECONDS = 20.0
 def claim(key: str, token: UUID) -> Record | None:
     """As the flow claims: within a limit, again after a deadlock."""
     call = a_call(key)
-    return limits.repeated(lambda left: claims.claim(call, token, "default", left), "default", SECONDS)
+    return limits.repeated(lambda left: claims.insert_claim(call, token, "default", left), "default", SECONDS)
 
 
 @pytest.mark.parametrize("rounds", [1, 4], ids=["50 claims", "200 claims"])

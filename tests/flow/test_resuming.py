@@ -76,7 +76,7 @@ def test_what_an_operator_gave_back_goes_on_with_the_next_request(world: World, 
 def test_what_this_code_does_not_know_waits_for_a_worker_that_does(name: str, version: int) -> None:
     attempt = claimed(str(uuid4()))
     begun = operations.StoredOperation(name, "{}", Progress(version).dump(), 0)
-    assert operations.begin(attempt.ref, attempt.token, begun)
+    assert operations.begin_operation(attempt.ref, attempt.token, begun)
     lease_over()
     maintenance.sweep()
 

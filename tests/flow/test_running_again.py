@@ -15,7 +15,7 @@ from django_idempotency import Reply, Status
 from django_idempotency.core.decisions import Call
 from django_idempotency.flow.atomic import run_atomic
 from django_idempotency.flow.finish import finish
-from django_idempotency.flow.run import run
+from django_idempotency.flow.run import run_call
 from django_idempotency.models import IdempotencyKey
 from testproject.payments.models import LedgerEntry
 from tests.kit.calls import Booking, a_call, bookings, claimed
@@ -124,7 +124,7 @@ def test_a_whole_handler_may_have_been_outside_so_it_does_not_run_again() -> Non
     call = a_call()
     work = Contended(call, lambda run: elsewhere(lambda: work.add(1)))
     with pytest.raises(OperationalError):
-        run(call, work, ALIAS)
+        run_call(call, work, ALIAS)
     assert (work.book.runs, bookings(call), status_of(call)) == (1, 0, Status.UNKNOWN)
     assert row_of(call).last_error_code == "OperationalError"
 

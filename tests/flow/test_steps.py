@@ -74,7 +74,9 @@ def test_a_step_costs_at_most_two_statements_of_its_own(world: World) -> None:
 def test_an_attempt_that_was_taken_over_does_nothing_more(world: World) -> None:
     key = str(uuid4())
     slow = claimed(key)
-    operations.begin(slow.ref, slow.token, operations.StoredOperation("tests.ride", "{}", Progress().dump(), 0))
+    operations.begin_operation(
+        slow.ref, slow.token, operations.StoredOperation("tests.ride", "{}", Progress().dump(), 0)
+    )
     op = Op(slow, Progress(), 0)
     lease_over()
     claimed(key)
@@ -108,14 +110,14 @@ def test_a_step_that_comes_twice_is_refused() -> None:
         return json_reply(201, {})
 
     with pytest.raises(ChangedDefinition, match="twice"):
-        steps.run_operation(attempt, twice, {})
+        steps.run_steps(attempt, twice, {})
 
 
 def test_older_code_does_not_go_on_with_what_newer_code_began() -> None:
     key = str(uuid4())
     attempt = claimed(key)
     newer = Progress(version=2).dump()
-    operations.begin(attempt.ref, attempt.token, operations.StoredOperation("tests.ride", "{}", newer, 0))
+    operations.begin_operation(attempt.ref, attempt.token, operations.StoredOperation("tests.ride", "{}", newer, 0))
     with pytest.raises(ChangedDefinition, match="version 2"):
         resume(attempt)
 
@@ -159,7 +161,7 @@ def test_a_retry_that_meets_older_code_takes_nothing_over(name: str, version: in
     key = str(uuid4())
     attempt = claimed(key)
     newer = operations.StoredOperation(name, "{}", Progress(version).dump(), 0)
-    assert operations.begin(attempt.ref, attempt.token, newer)
+    assert operations.begin_operation(attempt.ref, attempt.token, newer)
     lease_over()
     assert isinstance(claim.begin(a_call(key)), InDoubt)
     assert IdempotencyKey.objects.get().attempts == 1
@@ -173,7 +175,7 @@ def test_what_newer_code_did_a_step_of_is_newer_work(world: World) -> None:
 
     attempt = claimed(str(uuid4()))
     begun = operations.StoredOperation(registry.operation_of(newer).name, "{}", Progress(1).dump(), 0)
-    assert operations.begin(attempt.ref, attempt.token, begun)
+    assert operations.begin_operation(attempt.ref, attempt.token, begun)
     with pytest.raises(TimeoutError):
         resume(attempt)
     assert Progress.load(IdempotencyKey.objects.get().progress).version == 3
@@ -196,7 +198,7 @@ def test_a_time_that_no_attempt_could_have_is_refused_where_it_is_written(longes
 
 def test_what_is_not_registered_is_named() -> None:
     with pytest.raises(UnknownOperation, match="decorate it"):
-        steps.run_operation(claimed(str(uuid4())), partial(book, "x"), {})  # type: ignore[arg-type]
+        steps.run_steps(claimed(str(uuid4())), partial(book, "x"), {})  # type: ignore[arg-type]
     with pytest.raises(UnknownOperation, match=r"tests\.ride"):
         registry.get_operation("tests.nothing")
     with pytest.raises(ValueError, match="already"):

@@ -12,7 +12,7 @@ from django_idempotency.exceptions import InsideTransaction, LostFence, NotExecu
 from django_idempotency.flow.atomic import run_atomic
 from django_idempotency.flow.claim import begin
 from django_idempotency.flow.finish import fail, finish
-from django_idempotency.flow.run import run
+from django_idempotency.flow.run import run_call
 from django_idempotency.models import IdempotencyKey
 from tests.kit.calls import Booking, a_call, bookings, claimed, heard, refused
 from tests.kit.databases import without_autocommit
@@ -27,7 +27,7 @@ def test_a_claim_inside_somebodys_transaction_is_an_error_that_says_so(mode: str
     call = a_call(mode=mode)
     work = Booking(call)
     with transaction.atomic(), pytest.raises(InsideTransaction, match=r"atomic\(\)"):
-        run(call, work)
+        run_call(call, work)
     assert work.runs == 0
     assert not IdempotencyKey.objects.exists()
 
@@ -39,9 +39,9 @@ def test_a_claim_without_autocommit_is_an_error_that_says_so(mode: str) -> None:
     call = a_call(mode=mode)
     work = Booking(call)
     with without_autocommit(), pytest.raises(InsideTransaction, match="turn autocommit on"):
-        run(call, work)
+        run_call(call, work)
     assert work.runs == 0
-    assert run(call, work) == "booked"
+    assert run_call(call, work) == "booked"
 
 
 @pytest.mark.django_db(transaction=True)
@@ -60,7 +60,7 @@ def test_a_handler_that_opens_its_own_transactions_takes_part_in_ours() -> None:
         with transaction.atomic():
             return Booking(call)()
 
-    assert run(call, work) == "booked"
+    assert run_call(call, work) == "booked"
 
 
 @pytest.mark.django_db
@@ -68,30 +68,30 @@ def test_a_handler_that_opens_its_own_transactions_takes_part_in_ours() -> None:
 def test_inside_a_test_case_somebodys_transaction_is_still_an_error(mode: str) -> None:
     call = a_call(mode=mode)
     with transaction.atomic(), pytest.raises(InsideTransaction):
-        run(call, Booking(call))
+        run_call(call, Booking(call))
 
 
 def everything_happens(mode: str) -> None:
     call = a_call(mode=mode)
     work = Booking(call)
     with heard(signals.completed) as completed:
-        assert run(call, work) == "booked"
-    assert isinstance(run(call, work), Replay)
-    assert isinstance(run(a_call(call.key, body=b"other", mode=mode), work), Mismatch)
+        assert run_call(call, work) == "booked"
+    assert isinstance(run_call(call, work), Replay)
+    assert isinstance(run_call(a_call(call.key, body=b"other", mode=mode), work), Mismatch)
     assert (work.runs, bookings(call), status_of(call), len(completed)) == (1, 1, Status.COMPLETED, 1)
     age(call, "expires_at")
-    assert run(call, work) == "booked"
+    assert run_call(call, work) == "booked"
 
     released = a_call()
     with pytest.raises(NotExecuted):
-        run(released, Booking(released, raises=NotExecuted()))
+        run_call(released, Booking(released, raises=NotExecuted()))
     assert status_of(released) is Status.FAILED_RETRYABLE
-    assert run(a_call(released.key, mode=mode), Booking(released)) == "booked"
+    assert run_call(a_call(released.key, mode=mode), Booking(released)) == "booked"
 
     doubtful = a_call()
     with pytest.raises(RuntimeError):
-        run(doubtful, Booking(doubtful, raises=RuntimeError()))
-    assert isinstance(run(a_call(doubtful.key, mode=mode), Booking(doubtful)), InDoubt)
+        run_call(doubtful, Booking(doubtful, raises=RuntimeError()))
+    assert isinstance(run_call(a_call(doubtful.key, mode=mode), Booking(doubtful)), InDoubt)
     assert bookings(doubtful) == 0
 
 
@@ -144,7 +144,7 @@ class InTestCase(TestCase):
             return Booking(call)()
 
         with self.captureOnCommitCallbacks(execute=True) as hooks:
-            run(call, work)
+            run_call(call, work)
         assert (len(hooks), ran) == (1, ["hook"])
 
     def test_somebodys_transaction(self) -> None:

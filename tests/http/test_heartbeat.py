@@ -59,7 +59,7 @@ def test_without_one_nothing_moves() -> None:
 def test_a_lost_lease_is_loud(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     attempt = claimed(heartbeat=timedelta(minutes=1))
     tried = beaten(monkeypatch, attempts.extend)
-    assert attempts.doubt(attempt.ref, attempt.token, "test")
+    assert attempts.mark_doubtful(attempt.ref, attempt.token, "test")
     with caplog.at_level(logging.ERROR, "django_idempotency"), beating(attempt):
         assert tried.wait(60)
     assert "was lost while its handler is still running" in caplog.text

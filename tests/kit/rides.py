@@ -87,7 +87,7 @@ def claimed(key: str) -> Attempt:
 
 
 def run(attempt: Attempt, function: Any, **arguments: Any) -> Reply:
-    reply = steps.run_operation(attempt, function, arguments)
+    reply = steps.run_steps(attempt, function, arguments)
     return finish(attempt, lambda: (reply, reply))
 
 
@@ -97,6 +97,6 @@ def lease_over() -> None:
 
 def resume(attempt: Attempt) -> Reply:
     """Continue what the record holds."""
-    stored = operations.read(attempt.ref)
+    stored = operations.read_operation(attempt.ref)
     assert stored is not None
-    return steps.resume_operation(attempt, stored)
+    return steps.resume_steps(attempt, stored)

@@ -189,7 +189,7 @@ def test_runs_in_atomic_mode_have_no_duration() -> None:
 @pytest.mark.parametrize("age", [590, 620])
 def test_doctor_notices_work_that_no_worker_begins(age: int) -> None:
     attempt = claimed()
-    assert attempts.defer(attempt.ref, attempt.token, StoredOperation("tests.health", "{}", "{}", 0), 60)
+    assert attempts.hand_over(attempt.ref, attempt.token, StoredOperation("tests.health", "{}", "{}", 0), 60)
     IdempotencyKey.objects.update(last_run_at=F("created_at") - timedelta(seconds=age))
     assert ("no worker has begun it" in found()) is (age > 600)
 

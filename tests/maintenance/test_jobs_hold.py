@@ -24,7 +24,7 @@ from pytest_django import Settings
 
 from django_idempotency import maintenance, signals
 from django_idempotency.core.identity import Ref
-from django_idempotency.flow.reconcile import LONGEST_WAIT_SECONDS
+from django_idempotency.flow.reconcile import LONGEST_RETRY_SECONDS
 from django_idempotency.maintenance import Bounds
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey, MaintenanceRun
 from django_idempotency.monitoring.jobs import SCHEDULED
@@ -117,7 +117,7 @@ def test_a_verdict_that_makes_no_sense_costs_a_try_as_any_other(
     [
         (40, 40), (40.5, 40), (timedelta(minutes=2), 120),
         (-5, 1), (timedelta.min, 1), (nan, 1),
-        (timedelta.max, LONGEST_WAIT_SECONDS), (inf, LONGEST_WAIT_SECONDS),
+        (timedelta.max, LONGEST_RETRY_SECONDS), (inf, LONGEST_RETRY_SECONDS),
     ],
 )  # fmt: skip
 def test_a_reconciler_may_say_when_to_ask_again(

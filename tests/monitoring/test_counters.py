@@ -45,7 +45,7 @@ def test_real_calls_are_counted_by_operation_and_outcome(settings: Any) -> None:
     settings.IDEMPOTENCY = ON
     reply = json_reply(201, {})
     for body in (b"{}", b"{}", b"{}", b"[]"):
-        run.run(a_call(body), lambda attempt: (None, reply))
+        run.run_call(a_call(body), lambda attempt: (None, reply))
     COUNTERS.flush()
     counted = {outcome: count for (operation, outcome), count in written().items() if operation == "tests.metrics"}
     assert counted == {"reserve.created": 1, "completed": 1, "reserve.replay": 2, "reserve.key_misuse": 1}

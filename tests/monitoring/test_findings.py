@@ -29,7 +29,7 @@ from django_idempotency.monitoring.findings import (
     Snapshot,
     describe,
     describe_plainly,
-    find,
+    find_problems,
 )
 from django_idempotency.monitoring.health import examine
 from django_idempotency.monitoring.jobs import SCHEDULED
@@ -58,7 +58,7 @@ def ran(name: str, **values: Any) -> dict[str, JobRun]:
 
 def test_nothing_is_wrong() -> None:
     quick = OperationStats(lease=10, retention=None, seconds=[1.0] * 100)
-    assert find(replace(WELL, oldest_overdue=600.0, oldest_waiting=600.0, operations={"pay": quick})) == []
+    assert find_problems(replace(WELL, oldest_overdue=600.0, oldest_waiting=600.0, operations={"pay": quick})) == []
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_nothing_is_wrong() -> None:
     ids=lambda value: value.value if isinstance(value, Code) else "",
 )
 def test_each_finding(wrong: dict[str, Any], code: Code, values: dict[str, Any]) -> None:
-    (found,) = find(replace(WELL, **wrong))
+    (found,) = find_problems(replace(WELL, **wrong))
     assert (found.code, found.values, found.is_urgent) == (code, values, code in URGENT)
     assert len(describe(found)) > 20
     assert "%(" not in describe(found)
@@ -90,19 +90,19 @@ def test_each_finding(wrong: dict[str, Any], code: Code, values: dict[str, Any])
 
 def test_a_short_retention_is_found(settings: Any) -> None:
     settings.IDEMPOTENCY = {"RETENTION": 3600}
-    (found,) = find(WELL)
+    (found,) = find_problems(WELL)
     assert (found.code, found.values) == (Code.RETENTION_SHORT, {"retention": 3600.0})
     assert "is 1 h:" in describe(found)
 
 
 def test_a_job_that_failed_and_is_late_is_found_twice() -> None:
-    found = find(replace(WELL, runs=ran("sweep", finished_ago=700.0, error="gone")))
+    found = find_problems(replace(WELL, runs=ran("sweep", finished_ago=700.0, error="gone")))
     assert [each.code for each in found] == [Code.JOB_FAILED, Code.JOB_LATE]
 
 
 def test_a_job_without_a_schedule_is_never_late_but_may_fail() -> None:
     runs = {**ON_TIME, "work": JobRun("work", 1e9, "{}", "gone")}
-    assert [each.code for each in find(replace(WELL, runs=runs))] == [Code.JOB_FAILED]
+    assert [each.code for each in find_problems(replace(WELL, runs=runs))] == [Code.JOB_FAILED]
 
 
 def test_every_code_has_its_sentence() -> None:
@@ -114,7 +114,7 @@ def trouble(settings: Any) -> None:
     """One problem of each urgent kind, and some that are not urgent."""
     settings.IDEMPOTENCY = {"RETENTION": 3600}
     attempt = claimed()
-    assert attempts.defer(attempt.ref, attempt.token, StoredOperation("tests.health", "{}", "{}", 0), 60)
+    assert attempts.hand_over(attempt.ref, attempt.token, StoredOperation("tests.health", "{}", "{}", 0), 60)
     change(attempt, last_run_at=F("created_at") - timedelta(hours=1))
     change(claimed(), locked_until=F("created_at") - timedelta(hours=1))
     dead = doubtful()
@@ -156,7 +156,7 @@ def test_all_three_report_the_same(client: Client) -> None:
 
 
 def test_monitors_read_english_in_every_language() -> None:
-    (found,) = find(replace(WELL, clocks_apart=2.5))
+    (found,) = find_problems(replace(WELL, clocks_apart=2.5))
     with override("de"):
         assert "differ by 2,5 s" in describe(found)
         assert "differ by 2.5 s" in describe_plainly(found)
@@ -167,7 +167,7 @@ def test_monitors_read_english_in_every_language() -> None:
 def test_the_dashboard_sees_work_that_no_worker_begins(client: Client, hours: int, code: str, wrong: bool) -> None:
     """Work that was put back has its turn later."""
     attempt = claimed()
-    assert attempts.defer(attempt.ref, attempt.token, StoredOperation("tests.health", "{}", "{}", 0), 60)
+    assert attempts.hand_over(attempt.ref, attempt.token, StoredOperation("tests.health", "{}", "{}", 0), 60)
     change(attempt, last_run_at=F("created_at") - timedelta(hours=hours), last_error_code=code)
     client.force_login(User.objects.create_superuser("root"))
     clear_cache()

@@ -52,7 +52,7 @@ def test_a_sweeper_that_does_not_come(client: Client, late: int, status: int) ->
 def test_work_that_no_worker_begins(client: Client, late: int, status: int, tried: bool) -> None:
     """Also while the sweeper sends its message again and again."""
     attempt = claimed()
-    assert attempts.defer(attempt.ref, attempt.token, StoredOperation("tests.health", "{}", "{}", 0), 60)
+    assert attempts.hand_over(attempt.ref, attempt.token, StoredOperation("tests.health", "{}", "{}", 0), 60)
     code = "NotExecuted" if tried else ""  # waits for its turn, each time longer
     waiting = F("created_at") - timedelta(seconds=late)
     IdempotencyKey.objects.update(last_run_at=waiting, last_error_code=code)
@@ -68,7 +68,7 @@ def test_work_that_was_put_back_and_that_no_worker_comes_back_to(
     """The longest wait between two tries is no complaint; ten minutes more are."""
     settings.IDEMPOTENCY = {"RECONCILE_BACKOFF_MAX": 3600}
     attempt = claimed()
-    assert attempts.defer(attempt.ref, attempt.token, StoredOperation("tests.health", "{}", "{}", 0), 60)
+    assert attempts.hand_over(attempt.ref, attempt.token, StoredOperation("tests.health", "{}", "{}", 0), 60)
     IdempotencyKey.objects.update(last_run_at=F("created_at") - timedelta(seconds=late), last_error_code="NotExecuted")
     assert asked(client)[0] == status
     settings.IDEMPOTENCY = {"RECONCILE_BACKOFF_MAX": timedelta.max}

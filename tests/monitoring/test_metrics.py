@@ -78,9 +78,9 @@ def test_no_metric_is_fed_by_what_is_not_a_signal_of_ours() -> None:
 @pytest.mark.parametrize("mode", ["leased", "atomic"])
 def test_real_calls_move_them(registry: CollectorRegistry, mode: str) -> None:
     reply = json_reply(201, {})
-    run.run(a_call(mode=mode), lambda attempt: (None, reply))
-    run.run(a_call(mode=mode), lambda attempt: (None, reply))
-    run.run(a_call(b"[]", mode=mode), lambda attempt: (None, reply))
+    run.run_call(a_call(mode=mode), lambda attempt: (None, reply))
+    run.run_call(a_call(mode=mode), lambda attempt: (None, reply))
+    run.run_call(a_call(b"[]", mode=mode), lambda attempt: (None, reply))
     moved = {each.name: counted(registry, each.name) for each in METRICS}
     assert {name: value for name, value in moved.items() if value} == {
         "reserve.created": 1,

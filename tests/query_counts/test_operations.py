@@ -46,7 +46,9 @@ def attempt() -> Attempt:
 
 @pytest.fixture
 def op(attempt: Attempt) -> Op:
-    assert operations.begin(attempt.ref, attempt.token, operations.StoredOperation("rides.create", "{}", "", 0))
+    assert operations.begin_operation(
+        attempt.ref, attempt.token, operations.StoredOperation("rides.create", "{}", "", 0)
+    )
     return Op(attempt, Progress(), 0)
 
 
@@ -89,9 +91,9 @@ def test_an_effect(op: Op) -> None:
 def test_a_whole_ride_and_the_same_gone_by_again(attempt: Attempt) -> None:
     owner, origin, target, amount = a_ride()
     arguments = {"owner": owner, "origin": origin, "target": target, "amount": amount}
-    first = counted(lambda: steps.run_operation(attempt, create_ride, arguments))
+    first = counted(lambda: steps.run_steps(attempt, create_ride, arguments))
     steps_own = 1 + 1 + 0 + 2
     assert first.numbers() == (1 + steps_own + 1 + 1 + 2 + 1, 3, 3, 0), str(first)
 
-    again = counted(lambda: steps.run_operation(attempt, create_ride, arguments))
+    again = counted(lambda: steps.run_steps(attempt, create_ride, arguments))
     assert again.numbers() == (2, 0, 0, 0), str(again)

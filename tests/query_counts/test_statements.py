@@ -19,7 +19,7 @@ from django.db import connection, transaction
 
 from django_idempotency.core.decisions import Call, Gone, InDoubt, InFlight, Mismatch, Replay
 from django_idempotency.flow.finish import fail, finish
-from django_idempotency.flow.run import run
+from django_idempotency.flow.run import run_call
 from tests.kit.calls import BOOKED, a_call, claimed, handler
 from tests.kit.counting import Counts, counted
 from tests.kit.databases import another_alias
@@ -59,7 +59,7 @@ def bare(alias: str) -> Counts:
 
 
 def cost(call: Call, alias: str) -> Counts:
-    return counted(lambda: run(call, handler(call, alias), alias), alias)
+    return counted(lambda: run_call(call, handler(call, alias), alias), alias)
 
 
 def expect(found: Counts, *, plain: int, transactions: int = 0) -> None:
@@ -80,30 +80,30 @@ def test_a_new_key_atomic(alias: str) -> None:
 
 def test_a_replay(alias: str, answered: int) -> None:
     call = a_call()
-    run(call, handler(call, alias), alias)
-    assert isinstance(run(call, handler(call, alias), alias), Replay)
+    run_call(call, handler(call, alias), alias)
+    assert isinstance(run_call(call, handler(call, alias), alias), Replay)
     expect(cost(call, alias), plain=answered)
 
 
 def test_a_mismatch(alias: str, answered: int) -> None:
     call = a_call()
-    run(call, handler(call, alias), alias)
+    run_call(call, handler(call, alias), alias)
     other = a_call(call.key, body=b"other")
-    assert isinstance(run(other, handler(other, alias), alias), Mismatch)
+    assert isinstance(run_call(other, handler(other, alias), alias), Mismatch)
     expect(cost(other, alias), plain=answered)
 
 
 def test_a_request_in_flight(alias: str, answered: int) -> None:
     call = a_call()
     claimed(call)
-    assert isinstance(run(call, handler(call, alias), alias), InFlight)
+    assert isinstance(run_call(call, handler(call, alias), alias), InFlight)
     expect(cost(call, alias), plain=answered)
 
 
 def test_a_doubt(alias: str, answered: int) -> None:
     call = a_call()
     fail(claimed(call), RuntimeError())
-    assert isinstance(run(call, handler(call, alias), alias), InDoubt)
+    assert isinstance(run_call(call, handler(call, alias), alias), InDoubt)
     expect(cost(call, alias), plain=answered)
 
 
@@ -111,12 +111,12 @@ def test_an_expired_key_that_is_refused(alias: str, answered: int) -> None:
     call = a_call(after_expiry="gone")
     finish(claimed(call), lambda: (None, BOOKED))
     age(call, "expires_at")
-    assert isinstance(run(call, handler(call, alias), alias), Gone)
+    assert isinstance(run_call(call, handler(call, alias), alias), Gone)
     expect(cost(call, alias), plain=answered)
 
 
 def test_an_answer_in_atomic_mode(alias: str) -> None:
     call = a_call(mode="atomic")
-    run(call, handler(call, alias), alias)
-    assert isinstance(run(call, handler(call, alias), alias), Replay)
+    run_call(call, handler(call, alias), alias)
+    assert isinstance(run_call(call, handler(call, alias), alias), Replay)
     expect(cost(call, alias), plain=1, transactions=1)

@@ -12,7 +12,7 @@ import pytest
 from django.db import connection, transaction
 
 from django_idempotency.core.decisions import Call
-from django_idempotency.flow.run import run
+from django_idempotency.flow.run import run_call
 from tests.kit.calls import a_call, claimed, handler
 from tests.kit.databases import elsewhere
 
@@ -35,7 +35,7 @@ def new(mode: str) -> Callable[[], object]:
 
     def go() -> object:
         call = a_call(mode=mode)
-        return run(call, handler(call))
+        return run_call(call, handler(call))
 
     return go
 
@@ -43,8 +43,8 @@ def new(mode: str) -> Callable[[], object]:
 def again(call: Call) -> Callable[[], object]:
     """The same request once more; twice already, because a first reader may leave hints behind."""
     for _ in range(3):
-        run(call, handler(call))
-    return lambda: run(call, handler(call))
+        run_call(call, handler(call))
+    return lambda: run_call(call, handler(call))
 
 
 def bare() -> None:
@@ -133,7 +133,7 @@ def test_an_answer_does_not_change_the_sqlite_file() -> None:
     call = a_call()
     elsewhere(again(call))
     before = value("PRAGMA data_version")
-    elsewhere(lambda: run(call, handler(call)))
+    elsewhere(lambda: run_call(call, handler(call)))
     assert value("PRAGMA data_version") == before
     elsewhere(new("leased"))
     assert value("PRAGMA data_version") != before

@@ -35,7 +35,7 @@ def needs_a_server(vendor: str) -> None:
 
 
 def claimed(left: float, key: str = "key") -> bool:
-    return claims.claim(a_call(key), uuid4(), ON, left) is None
+    return claims.insert_claim(a_call(key), uuid4(), ON, left) is None
 
 
 # Waiting
@@ -133,7 +133,7 @@ def test_a_duplicate_that_waits_behind_its_own_first_request_is_told_of_it(vendo
 
     try:
         with connection.execute_wrapper(meanwhile):
-            found = limits.repeated(lambda left: claims.claim(a_call("key"), uuid4(), ON, left), ON, 0.5)
+            found = limits.repeated(lambda left: claims.insert_claim(a_call("key"), uuid4(), ON, left), ON, 0.5)
     finally:
         go.set()
     first[0].result(60)
@@ -396,6 +396,6 @@ def test_a_record_under_an_id_made_by_another_rule_is_found_by_its_key() -> None
     strange = uuid4()
     put(Status.IN_PROGRESS)
     IdempotencyKey.objects.update(id=strange)
-    found = claims.claim(a_call(), uuid4(), ON)
+    found = claims.insert_claim(a_call(), uuid4(), ON)
     assert found is not None
     assert found.id == strange

@@ -66,7 +66,7 @@ def test_times_are_compared_with_the_databases_clock(moved: timedelta, over: boo
 )
 def test_an_answer_comes_back_byte_for_byte(reply: Reply) -> None:
     call, token = a_call(), uuid4()
-    claims.claim(call, token, ON)
+    claims.insert_claim(call, token, ON)
     assert attempts.complete(Ref(SCOPE, call.id, ON), token, reply, success=True)
     found = records.find(Ref(SCOPE, call.id, ON))
     assert found is not None
@@ -87,13 +87,13 @@ def test_what_is_not_there_is_none() -> None:
     call = a_call()
     assert records.find(Ref(SCOPE, call.id, ON)) is None
     assert records.find_by_key(SCOPE, "key", ON) is None
-    assert operations.read(Ref(SCOPE, call.id, ON)) is None
+    assert operations.read_operation(Ref(SCOPE, call.id, ON)) is None
 
 
 @pytest.mark.django_db
 def test_where_a_run_stands() -> None:
     record = put(Status.IN_PROGRESS, run_name="export", arguments="[1]", progress="[2]", steps_done=3)
-    assert operations.read(Ref(SCOPE, record, ON)) == operations.StoredOperation("export", "[1]", "[2]", 3)
+    assert operations.read_operation(Ref(SCOPE, record, ON)) == operations.StoredOperation("export", "[1]", "[2]", 3)
 
 
 # Atomic mode's look
@@ -128,21 +128,21 @@ def test_a_claim_that_neither_wins_nor_finds_the_winner_gives_up() -> None:
     put(Status.IN_PROGRESS)
     IdempotencyKey.objects.update(scope="another scope")
     with pytest.raises(StoreUnavailable, match="comes and goes"):
-        claims.claim(call, uuid4(), ON)
+        claims.insert_claim(call, uuid4(), ON)
 
 
 @pytest.mark.django_db
 def test_a_claim_that_the_table_refuses_is_no_duplicate() -> None:
     broken: Any = None
     with pytest.raises(IntegrityError), transaction.atomic():
-        claims.claim(replace(a_call(), fingerprint=broken), uuid4(), ON)
+        claims.insert_claim(replace(a_call(), fingerprint=broken), uuid4(), ON)
     assert not IdempotencyKey.objects.exists()
 
 
 @pytest.mark.django_db
 def test_text_about_the_request_is_cut_to_its_column() -> None:
     long = replace(a_call(), principal="p" * 300, operation="o" * 300, method="M" * 20, path="/" * 300)
-    assert claims.claim(long, uuid4(), ON) is None
+    assert claims.insert_claim(long, uuid4(), ON) is None
     row = IdempotencyKey.objects.get()
     assert (len(row.principal), len(row.operation), len(row.request_method), len(row.request_path)) == (
         255,

@@ -171,7 +171,7 @@ def test_text_is_compared_byte_for_byte(side: str) -> None:
     tokens = {}
     for text in ALIKE:
         tokens[text] = uuid4()
-        assert claims.claim(a_call(**{side: text}), tokens[text], "default") is None, text
+        assert claims.insert_claim(a_call(**{side: text}), tokens[text], "default") is None, text
     for text in ALIKE:
         call = a_call(**{side: text})
         (row,) = IdempotencyKey.objects.filter(key=call.key, scope=call.scope)
@@ -254,7 +254,7 @@ def test_pages_and_lookups_use_their_index() -> None:
     for index, statement, page in (
         ("idempotency_key_overdue", jobs.LOST, jobs.find_lost),
         ("idempotency_key_overdue", jobs.WAITING, jobs.find_waiting),
-        ("idempotency_key_due", jobs.DOUBTS, jobs.find_doubts),
+        ("idempotency_key_due", jobs.UNKNOWN_DUE, jobs.find_doubts),
         ("idempotency_key_due", jobs.RESUMABLE, jobs.find_resumable),
         ("idempotency_key_expired", jobs.PAST, jobs.find_past),
     ):

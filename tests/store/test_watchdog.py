@@ -156,7 +156,7 @@ def way(vendor: str) -> Iterator[Cable]:
 @pytest.mark.django_db(transaction=True)
 def test_a_server_that_hangs_is_store_unavailable_within_the_limit(way: Cable) -> None:
     def claim(left: float) -> bool:
-        return claims.claim(a_call(), uuid4(), ALIAS, left) is None
+        return claims.insert_claim(a_call(), uuid4(), ALIAS, left) is None
 
     assert limits.repeated(claim, ALIAS, 10) is True
     way.silence()

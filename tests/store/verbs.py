@@ -134,7 +134,7 @@ def _taken_over(row: Row, facts: Facts) -> Row:
 
 
 def _claim(record: UUID, facts: Facts) -> bool:
-    found = claims.claim(facts.call, facts.new_token, ON, None)
+    found = claims.insert_claim(facts.call, facts.new_token, ON, None)
     assert found is None or found.id == record
     return found is None
 
@@ -165,7 +165,7 @@ ALL: Final = (
     Verb("claim", claims.CLAIM, Event.REQUEST, _claim, _claimed),
     Verb(
         "insert_finished",
-        claims.FINISHED,
+        claims.INSERT_FINISHED,
         Event.ANSWERED,
         lambda _, facts: claims.insert_finished(facts.call, facts.new_token, REPLY, ON),
         _finished,
@@ -205,7 +205,7 @@ ALL: Final = (
         "release",
         attempts.RELEASE,
         Event.NOT_EXECUTED,
-        lambda record, facts: attempts.release(at(record), facts.read_token, "Oops"),
+        lambda record, facts: attempts.free_key(at(record), facts.read_token, "Oops"),
         _released,
     ),
     Verb(
@@ -219,7 +219,7 @@ ALL: Final = (
         "doubt",
         attempts.DOUBT,
         Event.IN_DOUBT,
-        lambda record, facts: attempts.doubt(at(record), facts.read_token, "Oops"),
+        lambda record, facts: attempts.mark_doubtful(at(record), facts.read_token, "Oops"),
         lambda row, facts: _doubted("Oops"),
     ),
     Verb(
@@ -233,7 +233,7 @@ ALL: Final = (
         "defer",
         attempts.DEFER,
         Event.DEFER,
-        lambda record, facts: attempts.defer(at(record), facts.read_token, RUN, PICK_UP),
+        lambda record, facts: attempts.hand_over(at(record), facts.read_token, RUN, PICK_UP),
         _deferred,
     ),
     Verb(
@@ -247,14 +247,14 @@ ALL: Final = (
         "requeue",
         attempts.REQUEUE,
         Event.NOT_EXECUTED,
-        lambda record, facts: attempts.requeue(at(record), facts.read_token, "Oops", facts.cap, PICK_UP),
+        lambda record, facts: attempts.put_back(at(record), facts.read_token, "Oops", facts.cap, PICK_UP),
         _requeued,
     ),
     Verb(
         "begin_run",
         operations.BEGIN,
         Event.BEGIN,
-        lambda record, facts: operations.begin(at(record), facts.read_token, RUN),
+        lambda record, facts: operations.begin_operation(at(record), facts.read_token, RUN),
         lambda row, facts: {"run_name": "export", "arguments": "[1]", "progress": "[]", "on_lost_lease": "resume"},
     ),
     Verb(
@@ -281,14 +281,14 @@ ALL: Final = (
         "landed",
         verdicts.LANDED,
         Event.LANDED,
-        lambda record, facts: verdicts.landed(at(record), facts.read_token, REPLY),
+        lambda record, facts: verdicts.land(at(record), facts.read_token, REPLY),
         _answered,
     ),
     Verb(
         "not_executed",
         verdicts.NOT_EXECUTED,
         Event.NOT_LANDED,
-        lambda record, facts: verdicts.not_executed(at(record), facts.read_token),
+        lambda record, facts: verdicts.release_key(at(record), facts.read_token),
         _disproved,
         target=Status.FAILED_RETRYABLE,
     ),
@@ -296,7 +296,7 @@ ALL: Final = (
         "not_executed_deferred",
         verdicts.NOT_EXECUTED_DEFERRED,
         Event.NOT_LANDED,
-        lambda record, facts: verdicts.not_executed_deferred(at(record), facts.read_token, PICK_UP),
+        lambda record, facts: verdicts.requeue_deferred(at(record), facts.read_token, PICK_UP),
         lambda row, facts: {**_queued(row, facts), **_disproved(row, facts)},
         target=Status.PENDING,
     ),
@@ -304,7 +304,7 @@ ALL: Final = (
         "inconclusive",
         verdicts.INCONCLUSIVE,
         Event.INCONCLUSIVE,
-        lambda record, facts: verdicts.inconclusive(at(record), facts.read_token, WAIT, facts.cap),
+        lambda record, facts: verdicts.ask_later(at(record), facts.read_token, WAIT, facts.cap),
         lambda row, facts: {"reconcile_attempts": row["reconcile_attempts"] + 1, "reconcile_after": later(WAIT)},
     ),
     Verb(
@@ -325,14 +325,14 @@ ALL: Final = (
         "evidence",
         verdicts.EVIDENCE,
         Event.EVIDENCE,
-        lambda record, facts: verdicts.evidence(at(record), REPLY),
+        lambda record, facts: verdicts.confirm(at(record), REPLY),
         _answered,
     ),
     Verb(
         "denial",
         verdicts.DENIAL,
         Event.DENIAL,
-        lambda record, facts: verdicts.denial(at(record)),
+        lambda record, facts: verdicts.deny(at(record)),
         lambda row, facts: {"reconcile_after": later(0)},
     ),
     Verb(
@@ -346,36 +346,36 @@ ALL: Final = (
         "try_again",
         verdicts.TRY_AGAIN,
         Event.TRY_AGAIN,
-        lambda record, facts: verdicts.try_again(at(record)),
+        lambda record, facts: verdicts.reset(at(record)),
         lambda row, facts: {"reconcile_attempts": 0, "attempts": 0, "reconcile_after": later(0)},
     ),
     # What is found out about one step
     Verb(
         "step_landed",
-        operations.LANDED,
+        operations.STEP_LANDED,
         Event.STEP_LANDED,
-        lambda record, facts: operations.landed(at(record), facts.read_token, _go_on(facts)),
+        lambda record, facts: operations.land_step(at(record), facts.read_token, _go_on(facts)),
         lambda row, facts: {**_going_on(row, facts), "attempts": 0},
     ),
     Verb(
         "step_not_executed",
-        operations.NOT_EXECUTED,
+        operations.STEP_NOT_EXECUTED,
         Event.STEP_NOT_LANDED,
-        lambda record, facts: operations.not_executed(at(record), facts.read_token, _go_on(facts)),
+        lambda record, facts: operations.take_step_back(at(record), facts.read_token, _go_on(facts)),
         _going_on,
     ),
     Verb(
         "step_evidence",
-        operations.EVIDENCE,
+        operations.STEP_EVIDENCE,
         Event.STEP_EVIDENCE,
-        lambda record, facts: operations.evidence(at(record), _go_on(facts)),
+        lambda record, facts: operations.confirm_step(at(record), _go_on(facts)),
         lambda row, facts: {**_going_on(row, facts), "attempts": 0},
     ),
     Verb(
         "step_dismiss",
-        operations.DISMISS,
+        operations.STEP_DISMISS,
         Event.STEP_DISMISS,
-        lambda record, facts: operations.dismiss(at(record), _go_on(facts)),
+        lambda record, facts: operations.dismiss_step(at(record), _go_on(facts)),
         lambda row, facts: {**_going_on(row, facts), "attempts": 0},
     ),
     # Sweeper and reaper
@@ -383,7 +383,7 @@ ALL: Final = (
         "lapse",
         jobs.LAPSE,
         Event.LAPSE,
-        lambda record, facts: jobs.lapse(at(record)),
+        lambda record, facts: jobs.mark_lapsed(at(record)),
         lambda row, facts: _doubted("lease_over"),
     ),
     Verb(
@@ -412,7 +412,7 @@ ALL: Final = (
         "expire",
         jobs.EXPIRE,
         Event.EXPIRE,
-        lambda record, facts: jobs.expire(at(record)),
+        lambda record, facts: jobs.retire(at(record)),
         lambda row, facts: {"expires_at": later(row["audit_seconds"])},
     ),
     Verb(
@@ -426,7 +426,7 @@ ALL: Final = (
         "delete",
         jobs.DELETE,
         Event.DELETE,
-        lambda record, facts: jobs.delete([record], ON) == 1,
+        lambda record, facts: jobs.delete_ended([record], ON) == 1,
         lambda row, facts: {},
     ),
 )

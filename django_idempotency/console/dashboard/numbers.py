@@ -13,7 +13,7 @@ from typing import Final
 from django_idempotency.conf import conf
 from django_idempotency.core.states import Status
 from django_idempotency.monitoring.durations import OperationStats, load_operations
-from django_idempotency.monitoring.findings import Finding, JobRun, Snapshot, find
+from django_idempotency.monitoring.findings import Finding, JobRun, Snapshot, find_problems
 from django_idempotency.monitoring.health import get_longest_silence, load_job_runs
 from django_idempotency.store import counts
 from django_idempotency.store.dashboard import Row, load_records
@@ -91,7 +91,7 @@ def read_figures(period: Period, using: str) -> Figures:
     doubtful = [*found["doubt"], *found["dead"]]
     states = _count_states(open_rows, sampled, scale)
     return Figures(
-        findings=find(_take_snapshot(found, states, seen, *runs)),
+        findings=find_problems(_take_snapshot(found, states, seen, *runs)),
         exact=scale == 1.0,
         states=states,
         at_least=frozenset(status for status, part in PARTS.items() if part in full and scale > 1.0),

@@ -22,9 +22,9 @@ from django_idempotency.monitoring.jobs import BY_NAME, SCHEDULED
 from django_idempotency.monitoring.units import format_duration, format_interval, format_number
 
 OPEN: Final = [status for status in STATES if status in Status.OPEN]
-FINISHED: Final = [status for status in STATES if status not in Status.OPEN]
+FINISHED_STATES: Final = [status for status in STATES if status not in Status.OPEN]
 ALWAYS: Final = (Status.COMPLETED, Status.UNKNOWN, Status.DEAD_LETTER)
-OUTCOMES: Final[dict[str, tuple[str | Promise, str, bool]]] = {  # label, tone, shown even at zero
+OUTCOME_SERIES: Final[dict[str, tuple[str | Promise, str, bool]]] = {  # label, tone, shown even at zero
     "reserve.created": (gettext_lazy("new keys"), "calm", True),
     "completed": (gettext_lazy("responses stored"), "good", False),
     "reserve.replay": (gettext_lazy("replays"), "good", True),
@@ -62,7 +62,7 @@ class Section:
 
 def build_sections(found: Figures, period: Period, now: datetime) -> Iterator[Section]:
     yield _build_states(found, "open", _("Open"), _("Nothing is open: every record is finished."), OPEN)
-    yield _build_states(found, "finished", _("Finished"), _("No response is stored."), FINISHED)
+    yield _build_states(found, "finished", _("Finished"), _("No response is stored."), FINISHED_STATES)
     yield _build_doubts(found)
     yield _build_durations(found)
     yield _build_created(found, period, now)
@@ -161,7 +161,7 @@ def _build_created(found: Figures, period: Period, now: datetime) -> Section:
     if not found.exact:
         note += " " + _("Finished ones are estimated from a sample.")
     shown = [
-        Series(str(state.label), state.tone, found.created[status], status in FINISHED and not found.exact)
+        Series(str(state.label), state.tone, found.created[status], status in FINISHED_STATES and not found.exact)
         for status, state in STATES.items()
         if any(found.created[status]) or status in ALWAYS
     ]
@@ -181,7 +181,7 @@ def _build_outcomes(found: Figures, period: Period, now: datetime) -> Section:
     zero = [0] * period.slots
     shown = [
         Series(str(label), tone, found.outcomes.get(name, zero))
-        for name, (label, tone, always) in OUTCOMES.items()
+        for name, (label, tone, always) in OUTCOME_SERIES.items()
         if always or name in found.outcomes
     ]
     return _build_section_over_time("outcomes", title, note, shown, Axis(period.seconds, period.slots, now))

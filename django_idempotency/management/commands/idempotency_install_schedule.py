@@ -19,8 +19,8 @@ class Command(BaseCommand):
                 "django_celery_beat is not in INSTALLED_APPS: install django-celery-beat, add it and migrate. "
                 "Celery's own beat needs no command: CELERY_BEAT_SCHEDULE = beat_schedule()."
             )
-        from django_idempotency.management.beat import install
+        from django_idempotency.management.beat import install_entries
 
-        done = install(dry_run=options["dry_run"])
+        done = install_entries(dry_run=options["dry_run"])
         text = ", ".join(f"{what}: {' '.join(names) or 'none'}" for what, names in done.items())
         self.stdout.write(json.dumps(done) if options["json"] else text)

@@ -12,7 +12,7 @@ from django_idempotency.management.base import add_database, choose_database, pa
 
 DONE = (Outcome.LANDED, Outcome.NOT_EXECUTED, Outcome.RESUMABLE, Outcome.ASKED)
 
-LANDED = "it happened; store a response with this status. Makes no domain writes: make missing ones first"
+AS_LANDED = "it happened; store a response with this status. Makes no domain writes: make missing ones first"
 MESSAGES = {
     Outcome.LANDED: "landed: the response is stored. No domain writes were made: check your own tables.",
     Outcome.RESUMABLE: "resumable: the resumer or the next retry continues the operation from its step.",
@@ -32,7 +32,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("record", type=parse_text, help="a record's id or a downstream key")
         how = parser.add_mutually_exclusive_group(required=True)
-        how.add_argument("--landed", type=parse_status, metavar="STATUS", help=LANDED)
+        how.add_argument("--landed", type=parse_status, metavar="STATUS", help=AS_LANDED)
         how.add_argument(
             "--not-executed", action="store_true", help="it did not happen; rejected until the grace period has passed"
         )

@@ -36,13 +36,13 @@ def format_lines(counts: dict[str, int], now: Health) -> list[str]:
     """Return the numbers as a person reads them."""
     return [
         *(f"{status.replace('_', ' ')}: {count}" for status, count in counts.items()),
-        f"oldest unknown outcome: {format_age(now.oldest_unknown)}",
-        f"oldest expired lease: {format_age(now.oldest_overdue)}",
+        f"oldest unknown outcome: {format_seconds(now.oldest_unknown)}",
+        f"oldest expired lease: {format_seconds(now.oldest_overdue)}",
         f"dead letters: {now.dead_letters}",
-        *(f"last {name}: {format_age(run.finished_ago)} ago, {run.counts}" for name, run in now.jobs.items()),
+        *(f"last {name}: {format_seconds(run.finished_ago)} ago, {run.counts}" for name, run in now.jobs.items()),
         *(f"! {complaint}" for complaint in now.complaints),
     ]
 
 
-def format_age(seconds: float | None) -> str:
+def format_seconds(seconds: float | None) -> str:
     return "none" if seconds is None else format_interval(seconds)
