@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Mapping
 from threading import Lock, Timer
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
+from django.core.signals import setting_changed
 from django.db import connections
 
 from django_idempotency.conf import conf
-from django_idempotency.monitoring.metrics import PREFIX, subscribe
+from django_idempotency.monitoring.metrics import PREFIX, subscribe, unsubscribe
 from django_idempotency.signals import logger
 from django_idempotency.store import counts
 from django_idempotency.store.database import alias
@@ -43,10 +44,9 @@ class Counters:
         self._timer: Timer | None = None
 
     def add(self, metric: str, operation: str, amount: int) -> None:
-        if conf.COUNT_OUTCOMES:
-            with self._lock:
-                self._put({(_get_minute(), operation[:255], metric.removeprefix(PREFIX)): amount})
-                self._schedule()
+        with self._lock:
+            self._put({(_get_minute(), operation[:255], metric.removeprefix(PREFIX)): amount})
+            self._schedule()
 
     def flush(self) -> None:
         """Write all counts; those that cannot be written now are kept for the next time."""
@@ -99,5 +99,19 @@ atexit.register(COUNTERS.flush)
 
 
 def install() -> None:
-    """Feed the counters from the signals. Calling it again changes nothing."""
-    subscribe(COUNTERS.add, lambda operation, seconds: COUNTERS.add(COMPLETED, operation, 1), UID)
+    """Count while `COUNT_OUTCOMES` is on. A project that does not count has no receiver on its requests' way."""
+    _follow_setting(setting="IDEMPOTENCY")
+    setting_changed.connect(_follow_setting, dispatch_uid=UID)
+
+
+def _follow_setting(*, setting: str, **kwargs: Any) -> None:
+    if setting != "IDEMPOTENCY":
+        return
+    try:
+        counts_outcomes = conf.COUNT_OUTCOMES
+    except (ValueError, TypeError):  # checks E001 and E003 report it
+        counts_outcomes = False
+    if counts_outcomes:
+        subscribe(COUNTERS.add, lambda operation, seconds: COUNTERS.add(COMPLETED, operation, 1), UID)
+    else:
+        unsubscribe(UID)
