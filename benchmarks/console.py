@@ -69,7 +69,7 @@ def pages() -> Iterator[tuple[str, str]]:
         "", "status=completed", "status=failed", "status=in_progress", "status=unknown", "status=dead_letter",
         "needs=person", "needs=sweeper", "needs=reconciler", "operation=payments.create", "operation=nobody.knows",
         "created=hour", "created=week", "created=earlier", "expires=past", "expires=hour", "expires=later",
-        f"q={some.key}", f"q={some.pk}", f"q={some.pk}-charge", "q=user:77", "q=nobody",
+        f"q={some.key}", f"q={some.pk}", f"q={some.derive('charge')}", "q=user:77", "q=nobody",
         "status=failed&operation=nobody.knows&created=day&expires=day",
     ):  # fmt: skip
         yield query or "the list", f"{LIST}?{query}"

@@ -3,6 +3,7 @@
 An entry means what the policy argument of the same name means, and a policy argument wins over the setting.
 """
 
+import hmac
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import fields, replace
@@ -12,12 +13,14 @@ from enum import StrEnum
 from typing import Any, Final, Generic, TypeVar
 
 from django.conf import settings
+from django.utils.encoding import force_bytes
 from django.utils.module_loading import import_string
 
 from django_idempotency.core.fingerprint import FingerprintRule
 from django_idempotency.core.policy import AfterExpiry, Expiry, Policy
 from django_idempotency.core.profiles import IETF, STRIPE, Profile
 from django_idempotency.core.replies import ReplyRule
+from django_idempotency.core.validation import require_namespace, require_plain_function
 
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
@@ -81,6 +84,12 @@ def _secrets(value: Any) -> Mapping[str, bytes]:
     return dict(pairs)
 
 
+def _namespace(value: Any) -> str | Callable[[], str] | None:
+    if callable(value):
+        return require_plain_function(value)
+    return None if value is None else require_namespace(value)
+
+
 def _function(value: Any) -> Callable[..., Any] | None:
     found: Callable[..., Any] | None = import_string(value) if isinstance(value, str) else value
     if found is not None and not callable(found):
@@ -141,6 +150,8 @@ class Settings:
     EVENT_RETENTION = Setting[timedelta | None](_optional_duration, timedelta(days=90))
     PROFILE = Setting[Profile](_profile, IETF)
     SCOPE = Setting[Callable[..., str] | None](_function, None)
+    # Separates the downstream keys of installations and tenants. None: an installation is known by its SECRET_KEY.
+    NAMESPACE = Setting[str | Callable[[], str] | None](_namespace, None)
     # A message that no worker acted on for so long counts as lost.
     PICK_UP = Setting[timedelta](_duration, timedelta(minutes=1))
     # Tells a worker of a record. Left out: the Celery task, if the project uses Celery. None: workers look for work.
@@ -175,6 +186,11 @@ def upload_limit() -> int | None:
     """Return the size of the largest body that Django keeps in memory."""
     limit: int | None = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     return limit
+
+
+def default_namespace() -> str:
+    """Return what separates this installation from others. A digest, so that it can be written into the settings."""
+    return hmac.digest(force_bytes(settings.SECRET_KEY), b"django_idempotency.namespace", "sha256").hex()
 
 
 def use_tz() -> bool:

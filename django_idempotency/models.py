@@ -13,12 +13,7 @@ from django_idempotency.core.policy import LostLease
 from django_idempotency.core.states import Status
 from django_idempotency.fields import ExactCharField, PresentIndex, StatementNow
 
-__all__ = [
-    "IdempotencyCount",
-    "IdempotencyEvent",
-    "IdempotencyKey",
-    "MaintenanceRun",
-]
+__all__ = ["IdempotencyCount", "IdempotencyEvent", "IdempotencyKey", "MaintenanceRun"]
 
 STATUSES = [(status.value, status.value.replace("_", " ")) for status in Status]
 LOST_LEASE = [(each.value, each.value) for each in LostLease]
@@ -75,6 +70,7 @@ class IdempotencyKey(models.Model):
     operation = models.CharField(_("operation"), max_length=255, blank=True, db_default="")
     request_method = models.CharField(_("method"), max_length=16, blank=True, db_default="")
     request_path = models.CharField(_("path"), max_length=255, blank=True, db_default="")
+    namespace = models.CharField(_("namespace"), max_length=12, blank=True, db_default="")
 
     attempt_token = models.UUIDField(_("attempt token"), null=True, blank=True)
     attempts = models.PositiveIntegerField(_("attempts"), db_default=1)
@@ -163,7 +159,7 @@ class IdempotencyKey(models.Model):
 
     def derive(self, step: str) -> str:
         """Return the key of a downstream call, as the view derived it."""
-        return derive_key(self.id, step)
+        return derive_key(self.id, self.namespace, step)
 
     @property
     def ref(self) -> Ref:

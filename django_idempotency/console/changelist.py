@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 
 from django_idempotency.console.filters import Filter
 from django_idempotency.console.keyset import NEWEST, PICKED, Cursor, Page, Rows, Walk, fetch_page
+from django_idempotency.core.identity import parse_namespace
 
 
 class Listing(ChangeList):
@@ -79,7 +80,8 @@ def find_named(rows: Rows, term: str) -> Rows | None:
     condition = Q(key=term.strip('"'))
     record = parse_record(term)
     if record is not None:
-        condition |= Q(pk=record)
+        namespace = parse_namespace(term)  # another installation's record may have the same id
+        condition |= Q(pk=record) if namespace is None else Q(pk=record, namespace=namespace)
     found = rows.filter(condition)
     return found if found.exists() else None
 

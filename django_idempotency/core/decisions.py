@@ -69,6 +69,7 @@ class Record:
     attempts: int = 1
     tainted: bool = False
     deferred: bool = False
+    namespace: str = ""  # in which its downstream keys are derived
     on_lost_lease: LostLease = LostLease.UNKNOWN
     lease_left: float | None = None
     grace_left: float | None = None

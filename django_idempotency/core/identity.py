@@ -1,10 +1,14 @@
 """Ids of records and downstream keys. Each of them leads to the other."""
 
+import re
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
-_ID_LENGTH = 36
+_ID_LENGTH: Final = 36
+_NAMESPACE_LENGTH: Final = 12
+# What every provider takes, as a header and as JSON, quoted or not: at most 255 visible characters in all.
+_PLAIN_STEP: Final = re.compile(r"[!#-\[\]-~]{1,%d}" % (255 - _ID_LENGTH - _NAMESPACE_LENGTH - 2))  # noqa: UP031
 
 
 class Ref(NamedTuple):
@@ -24,9 +28,24 @@ def make_record_id(scope: str, key: str) -> UUID:
     return UUID(bytes=digest.digest()[:16], version=5)
 
 
-def derive_key(record: UUID, step: str) -> str:
-    """Return the downstream key of a step: equal for every attempt, different for every step."""
-    return f"{record}-{step}"
+def digest_namespace(namespace: str) -> str:
+    """Return what a record and its downstream keys keep of a namespace."""
+    return sha256(namespace.encode()).hexdigest()[:_NAMESPACE_LENGTH]
+
+
+def derive_key(record: UUID, namespace: str, step: str) -> str:
+    """Return the downstream key of a step: equal for every attempt, different for every step and every namespace.
+
+    `namespace` is the digest that the record holds. A step that does not fit into a header is replaced by its digest.
+    """
+    named = step if _PLAIN_STEP.fullmatch(step) else sha256(step.encode(errors="surrogatepass")).hexdigest()
+    return f"{record}-{namespace}-{named}"
+
+
+def parse_namespace(reference: UUID | str) -> str | None:
+    """Return the namespace that a downstream key was derived in; None for an id."""
+    rest = str(reference)[_ID_LENGTH + 1 :]
+    return rest.partition("-")[0] if rest else None
 
 
 def parse_record_id(reference: UUID | str) -> UUID | None:

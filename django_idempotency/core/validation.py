@@ -3,8 +3,10 @@
 from collections.abc import Callable, Collection
 from datetime import timedelta
 from enum import StrEnum
+from inspect import iscoroutinefunction, signature
 from typing import Any, Final, NamedTuple
 
+LONGEST_NAMESPACE: Final = 255
 LONGEST_DURATION: Final = timedelta(seconds=2**30 - 1)  # the record's columns hold the sum of two
 
 
@@ -27,6 +29,29 @@ def require_whole_seconds(name: str, value: timedelta) -> None:
         raise ValueError(f"{name} must be a whole number of seconds, at least one; it is {value!r}.")
     if value > LONGEST_DURATION:
         raise ValueError(f"{name} must not be longer than {LONGEST_DURATION.days} days; it is {value!r}.")
+
+
+def require_namespace(value: Any) -> str:
+    """Return the text; raise ValueError if it separates nothing."""
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAMESPACE or not value.isprintable():
+        raise ValueError(
+            f"must be a text of 1 to {LONGEST_NAMESPACE} printable characters, or a function without arguments that "
+            f"returns one; it is {value!r}."
+        )
+    return value
+
+
+def require_plain_function(value: Callable[[], str]) -> Callable[[], str]:
+    """Return the function; raise TypeError if it is a coroutine function or has to be given an argument."""
+    if iscoroutinefunction(value) or iscoroutinefunction(getattr(value, "__call__", None)):  # noqa: B004 - an object's
+        raise TypeError(f"must not be a coroutine function: nobody awaits {value!r}.")
+    try:
+        signature(value).bind()
+    except ValueError:  # a built-in tells nothing about its arguments
+        return value
+    except TypeError as error:
+        raise TypeError(f"is called without arguments, which {value!r} does not accept: {error}.") from None
+    return value
 
 
 def to_member(name: str, kind: type[StrEnum], value: str) -> StrEnum:

@@ -11,7 +11,7 @@ from django_idempotency import signals
 from django_idempotency.core.decisions import Answer, Call, Execute, Exhaust, InFlight, Lapse, decide
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import StoreUnavailable
-from django_idempotency.flow.attempt import Attempt
+from django_idempotency.flow.attempt import Attempt, digest_of_namespace
 from django_idempotency.flow.claim import Announcements, answer_from, carry_out, publish, tell
 from django_idempotency.flow.completion import Completion, Uncertain
 from django_idempotency.flow.finish import RefusedWhileTainted, read_back
@@ -37,7 +37,7 @@ def run_atomic(call: Call, work: Callable[[Attempt], tuple[T, Reply]], using: st
     """Claim the key, run `work` and store its reply in one transaction (A1), or return what to answer instead."""
     using = using or alias()
     limits.inside_test_case(using)
-    attempt = Attempt(call, uuid4(), using)
+    attempt = Attempt(call, uuid4(), using, digest_of_namespace())
     for remaining in reversed(range(limits.TRIES)):
         try:
             outcome = _run_once(attempt, work)
@@ -88,7 +88,8 @@ def _run_once(attempt: Attempt, work: Callable[[Attempt], tuple[T, Reply]]) -> T
             return owned
         result, reply = work(attempt)
         completion.store(result)
-        if not owned and not claims.insert_finished(call, attempt.token, reply, using):
+        namespace = attempt.namespace
+        if not owned and not claims.insert_finished(call, attempt.token, reply, using, namespace=namespace):
             raise _Beaten
         if owned and not attempts.complete(attempt.ref, attempt.token, reply, success=reply.status < 400):
             raise RefusedWhileTainted
@@ -127,7 +128,7 @@ def _claim(attempt: Attempt, news: Announcements) -> Answer | bool:
                 raise _Unsettled(decision)
         if not carry_out(decision, call, attempt.token, using, news):
             raise _Beaten
-        attempt.repeat = True
+        attempt.repeat, attempt.namespace = True, decision.record.namespace
         return True
 
 

@@ -5,11 +5,28 @@ from datetime import timedelta
 from time import monotonic
 from uuid import UUID
 
+from django_idempotency.conf import conf, default_namespace
 from django_idempotency.core.decisions import Call
-from django_idempotency.core.identity import Ref, derive_key
+from django_idempotency.core.identity import Ref, derive_key, digest_namespace
 from django_idempotency.core.policy import Policy
+from django_idempotency.core.validation import require_namespace
 from django_idempotency.exceptions import LostFence, Misplaced
 from django_idempotency.store import attempts
+
+
+def digest_of_namespace() -> str:
+    """Return the digest that a record made now will hold; ValueError if the project's function returns no text.
+
+    Called once per claim, before the first statement, in the thread whose connection makes the claim.
+    """
+    given = conf.NAMESPACE
+    if not callable(given):
+        return digest_namespace(given or default_namespace())
+    returned = given()
+    try:
+        return digest_namespace(require_namespace(returned))
+    except ValueError as error:
+        raise ValueError(f"IDEMPOTENCY['NAMESPACE']: what the function returns {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +49,7 @@ class Attempt:
     call: Call
     token: UUID
     using: str
+    namespace: str  # as the record holds it
     repeat: bool = False  # an earlier attempt existed
     finished: bool = False
     reached_out: bool = False  # a downstream key was derived
@@ -43,6 +61,10 @@ class Attempt:
     @property
     def ref(self) -> Ref:
         return self.call.ref(self.using)
+
+    def derive(self, step: str) -> str:
+        """Return the downstream key of a step."""
+        return derive_key(self.call.id, self.namespace, step)
 
     @property
     def lease(self) -> Lease:
@@ -89,7 +111,7 @@ class KeyHandle:
     def derive(self, step: str) -> str:
         """Return the key of a downstream call: equal for every attempt, different for every step."""
         self._attempt.reached_out = True
-        return derive_key(self._attempt.call.id, step)
+        return self._attempt.derive(step)
 
     def extend(self, lease: timedelta | None = None) -> None:
         """Start the lease anew; LostFence if another attempt owns the record now."""

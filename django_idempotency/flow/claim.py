@@ -31,7 +31,7 @@ from django_idempotency.core.identity import Ref
 from django_idempotency.core.problems import EXHAUSTED, render
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import StoreUnavailable
-from django_idempotency.flow.attempt import Attempt, Lease
+from django_idempotency.flow.attempt import Attempt, Lease, digest_of_namespace
 from django_idempotency.flow.registry import knows
 from django_idempotency.signals import announce, logger, security
 from django_idempotency.store import claims, events, jobs, limits, operations, records
@@ -48,11 +48,12 @@ def begin(call: Call, using: str | None = None) -> Attempt | Answer:
     using = using or alias()
     nested = limits.inside_test_case(using)
     token = uuid4()
+    namespace = digest_of_namespace()
     limit = call.policy.claim_limit.total_seconds()
     news: Announcements = []
 
     def attempt(left: float) -> Attempt | Answer:
-        return _claim(call, token, using, None if nested else left, news)
+        return _claim(call, token, namespace, using, None if nested else left, news)
 
     try:
         if nested:
@@ -86,21 +87,25 @@ def answer_from(record: Record | None, call: Call) -> Answer | None:
     return None if isinstance(decision, Execute | Restart | Exhaust) else decision
 
 
-def _claim(call: Call, token: UUID, using: str, seconds: float | None, news: Announcements) -> Attempt | Answer:
-    record = claims.insert_claim(call, token, using, seconds)
+def _claim(
+    call: Call, token: UUID, namespace: str, using: str, seconds: float | None, news: Announcements
+) -> Attempt | Answer:
+    insert = partial(claims.insert_claim, call, token, using, seconds, namespace=namespace)
+    record = insert()
     for _ in range(ROUNDS):
-        if record is None or record.token == token:
-            if record is None:
-                news.append(partial(announce, signals.reserved, call=call, using=using))
-            return Attempt(call, token, using, repeat=record is not None and record.attempts > 1)
+        if record is None:
+            news.append(partial(announce, signals.reserved, call=call, using=using))
+            return Attempt(call, token, using, namespace)
+        if record.token == token:
+            return Attempt(call, token, using, record.namespace, repeat=record.attempts > 1)
         decision = decide(record, call)
         if isinstance(decision, TakeOver) and not _has_code_for(decision.record.ref(using)):
             return InDoubt(decision.record, dead=False)
         if isinstance(decision, Answer):
             return decision
         if carry_out(decision, call, token, using, news):
-            return Attempt(call, token, using, repeat=True)
-        record = records.find(call.ref(using)) or claims.insert_claim(call, token, using, seconds)
+            return Attempt(call, token, using, record.namespace, repeat=True)
+        record = records.find(call.ref(using)) or insert()
     raise StoreUnavailable("The key changes hands faster than it can be claimed; send the same request again.")
 
 

@@ -20,7 +20,7 @@ from django_idempotency.core.progress import Progress
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import EndedWithoutResult, KeyExpired, KeyReused, LostFence
-from django_idempotency.flow.attempt import Attempt
+from django_idempotency.flow.attempt import Attempt, digest_of_namespace
 from django_idempotency.flow.claim import ROUNDS
 from django_idempotency.flow.finish import Ending, finish
 from django_idempotency.flow.messages import pick_up_seconds, send_on_commit
@@ -84,9 +84,9 @@ def enqueue(scope: str, key: str, function: Callable[..., Reply], /, **arguments
 
 def _queue(call: Call, work: StoredOperation, using: str) -> bool:
     """True if work was queued; False if the same work is already done, running or waiting."""
-    token, wait = uuid4(), pick_up_seconds()
+    token, wait, namespace = uuid4(), pick_up_seconds(), digest_of_namespace()
     for _ in range(ROUNDS):
-        if claims.accept(call, token, work, wait, using):
+        if claims.accept(call, token, work, wait, using, namespace=namespace):
             return True
         decision = decide(records.find(call.ref(using)), call)
         match decision:

@@ -14,7 +14,7 @@ from django.db import Error, connections
 
 from django_idempotency import signals
 from django_idempotency.core.audit import Kind
-from django_idempotency.core.identity import Ref, make_record_id, parse_record_id
+from django_idempotency.core.identity import Ref, make_record_id, parse_namespace, parse_record_id
 from django_idempotency.core.states import Status
 from django_idempotency.flow.messages import pick_up_seconds, send_on_commit
 from django_idempotency.flow.reconcile import reconcile_one
@@ -39,9 +39,15 @@ Reference: TypeAlias = UUID | str | tuple[str, str]
 
 
 def find_record(reference: Reference, using: str | None = None) -> IdempotencyKey | None:
-    """Return the record with this id, this downstream key or this (scope, key); None if there is none."""
-    record = make_record_id(*reference) if isinstance(reference, tuple) else parse_record_id(reference)
-    return None if record is None else records.load(record, using or alias())
+    """Return the record with this id, this downstream key or this (scope, key); None if there is none.
+
+    Another installation may have a record with the same id. A downstream key of its namespace is not this record's.
+    """
+    if isinstance(reference, tuple):
+        return records.load(make_record_id(*reference), using or alias())
+    record = parse_record_id(reference)
+    row = None if record is None else records.load(record, using or alias())
+    return row if row is not None and parse_namespace(reference) in (None, row.namespace) else None
 
 
 def resolve(

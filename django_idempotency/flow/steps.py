@@ -7,7 +7,6 @@ from typing import Any, Literal, TypeAlias
 
 from django.db import transaction
 
-from django_idempotency.core.identity import derive_key
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.progress import Progress, StepState
 from django_idempotency.core.replies import Reply
@@ -71,7 +70,7 @@ class Op:
             lost = LostLease.RESUME if in_doubt == "repeat" else LostLease.UNKNOWN
             self._mark(self._progress.mark_started(name), lost)
         try:
-            result = function(derive_key(self._attempt.call.id, name))
+            result = function(self._attempt.derive(name))
         except NotExecuted:
             if recorded is None:  # an earlier call may have landed, and this one's proof says nothing about it
                 self._mark(self._progress.drop_last(), LostLease.RESUME)

@@ -88,7 +88,7 @@ def _pick_up(row: IdempotencyKey) -> Attempt | None:
     token = uuid4()
     if row.attempt_token is None or not attempts.pick_up(row.ref, row.attempt_token, token):
         return None
-    return Attempt(_call_of(row), token, row.ref.using, repeat=row.attempts > 1, stored_lease=_lease_of(row))
+    return _attempt_at(row, token, repeat=row.attempts > 1)
 
 
 def _continue(row: IdempotencyKey, *, actor: str, not_executed: "Release | None") -> Outcome:
@@ -104,9 +104,14 @@ def _take_over(row: IdempotencyKey, actor: str) -> Attempt | None:
     change = partial(claims.take_over, row.ref, row.attempt_token, token, row.lease_seconds, row.grace_seconds)
     if not events.audit(change, row.ref, Kind.TAKEN_OVER, actor=actor):
         return None
-    call = _call_of(row)
-    announce(signals.taken_over, call=call, using=using)
-    return Attempt(call, token, using, repeat=True, stored_lease=_lease_of(row))
+    attempt = _attempt_at(row, token, repeat=True)
+    announce(signals.taken_over, call=attempt.call, using=using)
+    return attempt
+
+
+def _attempt_at(row: IdempotencyKey, token: UUID, *, repeat: bool) -> Attempt:
+    """Return the attempt that a worker makes of a record."""
+    return Attempt(_call_of(row), token, row.ref.using, row.namespace, repeat=repeat, stored_lease=_lease_of(row))
 
 
 def _call_of(row: IdempotencyKey) -> Call:

@@ -107,6 +107,7 @@ class Migration(migrations.Migration):
                 ("operation", models.CharField(blank=True, db_default="", max_length=255, verbose_name="operation")),
                 ("request_method", models.CharField(blank=True, db_default="", max_length=16, verbose_name="method")),
                 ("request_path", models.CharField(blank=True, db_default="", max_length=255, verbose_name="path")),
+                ("namespace", models.CharField(blank=True, db_default="", max_length=12, verbose_name="namespace")),
                 ("attempt_token", models.UUIDField(blank=True, null=True, verbose_name="attempt token")),
                 ("attempts", models.PositiveIntegerField(db_default=1, verbose_name="attempts")),
                 ("tainted", models.BooleanField(db_default=False, verbose_name="an earlier attempt is in doubt")),

@@ -14,11 +14,13 @@ from django_idempotency.store.dialects import Statement, dialect_of
 from django_idempotency.store.operations import StoredOperation
 from django_idempotency.store.records import COLUMNS, Columns, find, find_by_key, make_record, reply_values
 
-_COLUMNS: Final = """id, scope, {key}, fingerprint, principal, operation, request_method, request_path, attempt_token,
-    on_lost_lease, lease_seconds, grace_seconds, retention_seconds, audit_seconds, created_at, last_run_at,
-    grace_until"""
-_VALUES: Final = """%(id)s, %(scope)s, %(key)s, %(fingerprint)s, %(principal)s, %(operation)s, %(method)s, %(path)s,
-    %(token)s, %(on_lost_lease)s, %(lease)s, %(grace)s, %(retention)s, %(audit)s, {now}, {now}, {now + %(quiet)s}"""
+# No later statement writes the namespace: every attempt of a record derives the same downstream keys.
+_COLUMNS: Final = """id, scope, {key}, namespace, fingerprint, principal, operation, request_method, request_path,
+    attempt_token, on_lost_lease, lease_seconds, grace_seconds, retention_seconds, audit_seconds, created_at,
+    last_run_at, grace_until"""
+_VALUES: Final = """%(id)s, %(scope)s, %(key)s, %(namespace)s, %(fingerprint)s, %(principal)s, %(operation)s,
+    %(method)s, %(path)s, %(token)s, %(on_lost_lease)s, %(lease)s, %(grace)s, %(retention)s, %(audit)s, {now}, {now},
+    {now + %(quiet)s}"""
 
 _CLAIM_COLUMNS: Final = f"{_COLUMNS}, status, locked_until"
 _CLAIM_VALUES: Final = f"{_VALUES}, 'in_progress', {{now + %(lease)s}}"
@@ -111,7 +113,7 @@ TAKE_OVER = Statement(
 )
 
 
-def insert_claim(call: Call, token: UUID, using: str, seconds: float | None = None) -> Record | None:
+def insert_claim(call: Call, token: UUID, using: str, seconds: float | None = None, *, namespace: str) -> Record | None:
     """Claim the key (T1). None if this token owns a new record; else the record that was there first.
 
     `seconds` bounds the wait for another transaction's lock; None inside a test case, whose transaction would keep it.
@@ -121,7 +123,7 @@ def insert_claim(call: Call, token: UUID, using: str, seconds: float | None = No
         return existing
     for _ in range(2):
         try:
-            if CLAIM.insert(using, seconds, **identity(call, token)):
+            if CLAIM.insert(using, seconds, **identity(call, token), namespace=namespace):
                 return None
         except OperationalError:  # it waited in vain, perhaps for this key's own first request
             existing = find(ref) if reads_first else None
@@ -145,19 +147,19 @@ def look(call: Call, using: str) -> tuple[bool, Record | None]:
     return bool(alone), make_record(Columns._make(record)) if record[0] is not None else None
 
 
-def insert_finished(call: Call, token: UUID, reply: Reply, using: str) -> bool:
+def insert_finished(call: Call, token: UUID, reply: Reply, using: str, *, namespace: str) -> bool:
     """Insert the finished row of an atomic request (A1). False if the key has a record."""
-    return INSERT_FINISHED.insert(using, **identity(call, token), **reply_values(reply))
+    return INSERT_FINISHED.insert(using, **identity(call, token), **reply_values(reply), namespace=namespace)
 
 
-def accept(call: Call, token: UUID, operation: StoredOperation, pick_up: int, using: str) -> bool:
+def accept(call: Call, token: UUID, operation: StoredOperation, pick_up: int, using: str, *, namespace: str) -> bool:
     """Insert work that no view defers (D1). False if the key has a record."""
     values: dict[str, Any] = {
         "run_name": operation.name,
         "arguments": operation.arguments,
         "progress": operation.progress,
     }
-    return ACCEPT.insert(using, **identity(call, token), pick_up=pick_up, **values)
+    return ACCEPT.insert(using, **identity(call, token), namespace=namespace, pick_up=pick_up, **values)
 
 
 def retry(call: Call, read_token: UUID | None, token: UUID, using: str) -> bool:

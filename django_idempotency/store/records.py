@@ -25,6 +25,7 @@ class Columns(NamedTuple):
     attempts: int
     tainted: bool
     deferred: bool
+    namespace: str
     on_lost_lease: str
     locked_until: Any
     grace_until: Any
@@ -73,6 +74,7 @@ def make_record(columns: Columns) -> Record:
         attempts=columns.attempts,
         tainted=bool(columns.tainted),
         deferred=bool(columns.deferred),
+        namespace=columns.namespace,
         on_lost_lease=LostLease(columns.on_lost_lease),
         lease_left=_seconds(columns.locked_until),
         grace_left=_seconds(columns.grace_until),

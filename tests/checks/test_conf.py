@@ -20,6 +20,15 @@ NO_PROFILE = 5
 SECRET = b"sixteen bytes ok"
 
 
+async def coroutine() -> str:
+    return "acme"
+
+
+class Called:
+    async def __call__(self) -> str:
+        return "acme"
+
+
 @dataclass(frozen=True)
 class Entry:
     default: Any
@@ -54,6 +63,7 @@ ENTRIES = {
     "COUNT_RETENTION": Entry(timedelta(days=30), None, None, ("5", True, -1), None),
     "EVENT_RETENTION": Entry(timedelta(days=90), 60, 60 * SECONDS, ("5", True, -1), None),
     "SCOPE": Entry(None, len, len, ("none.such", "tests.checks.test_conf.NO_PROFILE", 5), "scope"),
+    "NAMESPACE": Entry(None, "acme", "acme", ("", "x" * 256, "two\nlines", 5, b"acme", coroutine, Called(), len), None),
     "PICK_UP": Entry(60 * SECONDS, 5, 5 * SECONDS, DURATIONS, None),
     "ENQUEUE": Entry(None, "builtins.len", len, ("none.such", "tests.checks.test_conf.NO_PROFILE", 5), None),
     "PROFILE": Entry(IETF, "stripe", STRIPE, ("none.such", "tests.checks.test_conf.NO_PROFILE", 5, None), "profile"),

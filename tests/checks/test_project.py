@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -70,6 +71,36 @@ def test_e003_a_wrong_value(settings: Settings) -> None:
     assert [message.id for message in found] == ["django_idempotency.E003"] * 4
     assert all(message.hint for message in found)
     assert "LEASE" in found[0].msg
+
+
+async def a_coroutine() -> str:
+    return "acme"
+
+
+@pytest.mark.parametrize(
+    ("unusable", "told"),
+    [
+        ("", "1 to 255 printable characters"),
+        ("x" * 256, "1 to 255 printable characters"),
+        (b"acme", "1 to 255 printable characters"),
+        (a_coroutine, "coroutine function"),
+        (partial(a_coroutine), "coroutine function"),
+        (lambda request: "acme", "without arguments"),
+    ],
+)
+def test_e003_a_namespace_that_separates_nothing(unusable: Any, told: str, settings: Settings) -> None:
+    settings.IDEMPOTENCY = {"NAMESPACE": unusable}
+    message = only(check_settings(None))
+    assert message.id == "django_idempotency.E003"
+    assert "IDEMPOTENCY['NAMESPACE']" in message.msg
+    assert told in message.msg
+    assert message.hint
+
+
+@pytest.mark.parametrize("usable", ["acme", lambda: "acme", partial(str, "acme"), str, None])
+def test_a_namespace_that_may_be_used(usable: Any, settings: Settings) -> None:
+    settings.IDEMPOTENCY = {"NAMESPACE": usable}
+    assert check_settings(None) == []
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ def test_search(viewer: Client, how: str) -> None:
         "key": "the one",
         "quoted": '"the one"',
         "id": str(found),
-        "derived": f"{found}-charge",
+        "derived": IdempotencyKey.objects.get(id=found).derive("charge"),
         "principal": "user:9",
     }
     assert keys(viewer.get(LIST, {"q": term[how]})) == ["the one"]
@@ -217,6 +217,11 @@ def test_search(viewer: Client, how: str) -> None:
 def test_a_search_that_finds_nothing(viewer: Client, term: str) -> None:
     record(Status.COMPLETED, key="the one", principal="user:9")
     assert keys(viewer.get(LIST, {"q": term})) == []
+
+
+def test_the_downstream_key_of_another_installation_finds_no_record(viewer: Client) -> None:
+    found = record(Status.COMPLETED, key="the one")
+    assert keys(viewer.get(LIST, {"q": f"{found}-0123456789ab-charge"})) == []
 
 
 def test_an_old_key_is_found_however_many_came_after_it(viewer: Client, monkeypatch: Any) -> None:

@@ -1,5 +1,6 @@
 """What to do with a request: every path of `decide` in one table, and the same said by the transition table."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -8,7 +9,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from django_idempotency import FingerprintRule, Policy, Reply, Status
@@ -30,7 +31,7 @@ from django_idempotency.core.decisions import (
     decide,
 )
 from django_idempotency.core.fingerprint import RequestParts, seal
-from django_idempotency.core.identity import derive_key, make_record_id
+from django_idempotency.core.identity import derive_key, digest_namespace, make_record_id, parse_record_id
 from django_idempotency.core.policy import AfterExpiry, LostLease
 from django_idempotency.core.transitions import TRANSITIONS, Edge, Event, Guard
 
@@ -218,7 +219,31 @@ def test_where_scope_ends_and_key_begins_counts() -> None:
 
 def test_derived_keys_differ_by_step_and_lead_back_to_the_record() -> None:
     found = make_record_id("scope", "key")
-    keys = {derive_key(found, step) for step in ("charge", "mail")}
-    assert len(keys) == 2
-    assert {UUID(key[:36]) for key in keys} == {found}
-    assert derive_key(uuid5(found, "other"), "charge") not in keys
+    keys = {derive_key(found, namespace, step) for namespace in ("here", "there") for step in ("charge", "mail")}
+    assert len(keys) == 4
+    assert {parse_record_id(key) for key in keys} == {found}
+    assert derive_key(uuid5(found, "other"), "here", "charge") not in keys
+
+
+def test_a_derived_key_never_changes() -> None:
+    """A later version has to find the charge that an earlier one asked for."""
+    found, namespace = make_record_id("scope", "key"), digest_namespace("production")
+    assert namespace == "ab8e18ef4ebe"
+    assert derive_key(found, namespace, "charge") == "89d8b90f-1487-564d-a89f-0b9861fad0c8-ab8e18ef4ebe-charge"
+
+
+@given(st.text(), st.text(st.characters(), min_size=1), st.text())
+@example("", "production", "x" * 205)
+@example("", "production", "x" * 206)
+@example("", "production", 'charge "twice"')
+def test_every_derived_key_fits_into_a_header(key: str, namespace: str, step: str) -> None:
+    derived = derive_key(make_record_id("scope", key), digest_namespace(namespace), step)
+    assert len(derived) <= 255
+    assert re.fullmatch(r"[!-~]+", derived)
+    assert not set(derived) & {'"', "\\"}
+
+
+@given(st.text(), st.text())
+def test_no_two_steps_share_a_derived_key(step: str, other: str) -> None:
+    record = make_record_id("scope", "key")
+    assert (derive_key(record, "here", step) == derive_key(record, "here", other)) is (step == other)

@@ -331,7 +331,7 @@ def test_a_step_in_doubt_waits_for_its_verdict_and_the_work_goes_on(attempts: in
     assert perform(message) == "overtaken", "however often it is told of"
     assert maintenance.resume() == {}
 
-    assert resolve(f"{message}-charged", StepLanded("ch_7"), by="a webhook") == "resumable"
+    assert resolve(record().derive("charged"), StepLanded("ch_7"), by="a webhook") == "resumable"
     IdempotencyKey.objects.update(attempts=1)
     assert maintenance.resume() == {"sent": 1}
     assert perform(message) == "landed"

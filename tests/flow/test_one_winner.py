@@ -10,7 +10,7 @@ from django_idempotency import Status
 from django_idempotency.core.decisions import Record
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.store import claims, limits
-from tests.kit.rows import a_call, columns_for, put, snapshot
+from tests.kit.rows import NAMESPACE, a_call, columns_for, put, snapshot
 from tests.kit.threads import actors, again_on_deadlock, together
 from tests.store.oracle import Facts
 from tests.store.verbs import BY_NAME
@@ -23,7 +23,9 @@ SECONDS = 20.0
 def claim(key: str, token: UUID) -> Record | None:
     """As the flow claims: within a limit, again after a deadlock."""
     call = a_call(key)
-    return limits.repeated(lambda left: claims.insert_claim(call, token, "default", left), "default", SECONDS)
+    return limits.repeated(
+        lambda left: claims.insert_claim(call, token, "default", left, namespace=NAMESPACE), "default", SECONDS
+    )
 
 
 @pytest.mark.parametrize("rounds", [1, 4], ids=["50 claims", "200 claims"])

@@ -203,7 +203,7 @@ def test_without_a_key(post: Post) -> None:
 def test_late_handlers_have_no_transaction_and_a_stable_derived_key(post: Post) -> None:
     body = post("late").json()
     record = IdempotencyKey.objects.get()
-    assert body["derived"] == f"{record.id}-charge"
+    assert body["derived"] == f"{record.id}-{record.namespace}-charge"
     assert body["open"] is False
 
 

@@ -15,6 +15,8 @@ from django_idempotency.models import IdempotencyKey
 Row: TypeAlias = dict[str, Any]
 
 SCOPE = "scope"
+NAMESPACE = "9f86d081884c"
+ELSEWHERE = "d7a8fbb307d7"  # another installation's or another tenant's
 LEASE, GRACE, RETENTION, AUDIT = 300, 200, 86_400, 7_200
 PAST, FUTURE = timedelta(hours=-1), timedelta(hours=1)
 REPLY = Reply(201, (("Content-Type", "text/plain"), ("Link", "</a>"), ("Link", "</b>")), b"\x00\xffdone", 3)
@@ -45,6 +47,7 @@ def a_row(status: Status) -> Row:
     row: Row = {
         "status": status.value,
         "fingerprint": FINGERPRINT,
+        "namespace": ELSEWHERE,
         "attempt_token": uuid4(),
         "lease_seconds": LEASE,
         "grace_seconds": GRACE,

@@ -62,7 +62,7 @@ def test_inspect_shows_the_record_and_what_happened_to_it() -> None:
     attempt = doubtful()
     resolve(attempt.call.id, Landed(CREATED), by="ops@example.com", reason="seen", operator=True)
 
-    (found,) = json.loads(said("idempotency_inspect", f"{attempt.call.id}-charge", "--json"))
+    (found,) = json.loads(said("idempotency_inspect", attempt.derive("charge"), "--json"))
     text = said("idempotency_inspect", str(attempt.call.id)).splitlines()
 
     assert (found["id"], found["status"], found["response_status"]) == (str(attempt.call.id), "completed", 201)

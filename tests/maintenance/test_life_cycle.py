@@ -134,7 +134,7 @@ def test_without_a_reconciler_a_doubt_waits_visibly() -> None:
 def test_a_webhook_settles_a_doubt(reference: str) -> None:
     attempt = doubtful()
     call = attempt.call
-    named: Any = {"id": call.id, "derived": f"{call.id}-charge", "pair": (call.scope, call.key)}[reference]
+    named: Any = {"id": call.id, "derived": attempt.derive("charge"), "pair": (call.scope, call.key)}[reference]
 
     assert resolve(named, Landed(write=book), by="gateway") is Outcome.LANDED
     assert resolve(named, Landed(write=book), by="gateway") is Outcome.OVERTAKEN

@@ -13,7 +13,7 @@ import pytest
 from django.db import connections
 
 from django_idempotency import Reply, json_reply, maintenance
-from django_idempotency.core.identity import make_record_id
+from django_idempotency.core.identity import derive_key, make_record_id
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.reconciliation import Landed, NotLanded, Outcome, reconciler, resolve
 from testproject.payments.models import LedgerEntry
@@ -84,7 +84,7 @@ def tell(records: list[UUID], knows: Callable[[UUID], Outcome]) -> Counter[str]:
 
 def by_webhook(record: UUID) -> Outcome:
     said = Landed(write=partial(book, record)) if landed(record) else NotLanded()
-    return resolve(f"{record}-charge", said, by="gateway")
+    return resolve(derive_key(record, "", "charge"), said, by="gateway")
 
 
 def by_operator(record: UUID) -> Outcome:

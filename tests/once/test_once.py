@@ -194,7 +194,7 @@ def test_work_that_is_safe_to_restart_is_taken_over_with_the_same_derived_key() 
     with pytest.raises(RuntimeError):
         once(scope=SCOPE, key=work.key, run=run, on_lost_lease="restart")
     assert once(scope=SCOPE, key=work.key, run=run, on_lost_lease="restart") == "done"
-    assert keys == [(f"{work.record.id}-charge", False), (f"{work.record.id}-charge", True)]
+    assert keys == [(work.record.derive("charge"), False), (work.record.derive("charge"), True)]
 
 
 @pytest.mark.parametrize("error", [OutcomeUnknown, LostFence])

@@ -15,7 +15,7 @@ from django_idempotency.models import IdempotencyKey, MaintenanceRun
 from django_idempotency.store import claims, limits
 from django_idempotency.store.watchdog import WATCHDOG
 from tests.kit.databases import another_alias, backend, is_waiting, kill, sessions, without_autocommit
-from tests.kit.rows import a_call, put
+from tests.kit.rows import NAMESPACE, a_call, put
 from tests.kit.threads import Actor, actors, held_open, wait_until
 
 ON = "default"
@@ -35,7 +35,7 @@ def needs_a_server(vendor: str) -> None:
 
 
 def claimed(left: float, key: str = "key") -> bool:
-    return claims.insert_claim(a_call(key), uuid4(), ON, left) is None
+    return claims.insert_claim(a_call(key), uuid4(), ON, left, namespace=NAMESPACE) is None
 
 
 # Waiting
@@ -133,7 +133,9 @@ def test_a_duplicate_that_waits_behind_its_own_first_request_is_told_of_it(vendo
 
     try:
         with connection.execute_wrapper(meanwhile):
-            found = limits.repeated(lambda left: claims.insert_claim(a_call("key"), uuid4(), ON, left), ON, 0.5)
+            found = limits.repeated(
+                lambda left: claims.insert_claim(a_call("key"), uuid4(), ON, left, namespace=NAMESPACE), ON, 0.5
+            )
     finally:
         go.set()
     first[0].result(60)
@@ -396,6 +398,6 @@ def test_a_record_under_an_id_made_by_another_rule_is_found_by_its_key() -> None
     strange = uuid4()
     put(Status.IN_PROGRESS)
     IdempotencyKey.objects.update(id=strange)
-    found = claims.insert_claim(a_call(), uuid4(), ON)
+    found = claims.insert_claim(a_call(), uuid4(), ON, namespace=NAMESPACE)
     assert found is not None
     assert found.id == strange

@@ -17,7 +17,7 @@ from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.fields import StatementNow
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey, MaintenanceRun
 from django_idempotency.store import attempts, claims, events, operations, records
-from tests.kit.rows import FUTURE, PAST, REPLY, SCOPE, a_call, put
+from tests.kit.rows import FUTURE, NAMESPACE, PAST, REPLY, SCOPE, a_call, put
 from tests.kit.threads import actors
 
 ON = "default"
@@ -66,7 +66,7 @@ def test_times_are_compared_with_the_databases_clock(moved: timedelta, over: boo
 )
 def test_an_answer_comes_back_byte_for_byte(reply: Reply) -> None:
     call, token = a_call(), uuid4()
-    claims.insert_claim(call, token, ON)
+    claims.insert_claim(call, token, ON, namespace=NAMESPACE)
     assert attempts.complete(Ref(SCOPE, call.id, ON), token, reply, success=True)
     found = records.find(Ref(SCOPE, call.id, ON))
     assert found is not None
@@ -128,21 +128,21 @@ def test_a_claim_that_neither_wins_nor_finds_the_winner_gives_up() -> None:
     put(Status.IN_PROGRESS)
     IdempotencyKey.objects.update(scope="another scope")
     with pytest.raises(StoreUnavailable, match="comes and goes"):
-        claims.insert_claim(call, uuid4(), ON)
+        claims.insert_claim(call, uuid4(), ON, namespace=NAMESPACE)
 
 
 @pytest.mark.django_db
 def test_a_claim_that_the_table_refuses_is_no_duplicate() -> None:
     broken: Any = None
     with pytest.raises(IntegrityError), transaction.atomic():
-        claims.insert_claim(replace(a_call(), fingerprint=broken), uuid4(), ON)
+        claims.insert_claim(replace(a_call(), fingerprint=broken), uuid4(), ON, namespace=NAMESPACE)
     assert not IdempotencyKey.objects.exists()
 
 
 @pytest.mark.django_db
 def test_text_about_the_request_is_cut_to_its_column() -> None:
     long = replace(a_call(), principal="p" * 300, operation="o" * 300, method="M" * 20, path="/" * 300)
-    assert claims.insert_claim(long, uuid4(), ON) is None
+    assert claims.insert_claim(long, uuid4(), ON, namespace=NAMESPACE) is None
     row = IdempotencyKey.objects.get()
     assert (len(row.principal), len(row.operation), len(row.request_method), len(row.request_path)) == (
         255,
@@ -178,7 +178,8 @@ def test_a_job_is_called_by_its_name() -> None:
 
 def test_a_record_derives_the_keys_that_its_attempts_used() -> None:
     call = a_call()
-    assert IdempotencyKey(id=call.id).derive("charge") == derive_key(call.id, "charge")
+    row = IdempotencyKey(id=call.id, namespace=NAMESPACE)
+    assert row.derive("charge") == derive_key(call.id, NAMESPACE, "charge")
 
 
 @pytest.mark.django_db

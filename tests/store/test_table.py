@@ -20,7 +20,7 @@ from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.store import claims, jobs, records
 from django_idempotency.store.dialects import DIALECTS, Statement, adapt
 from docs.states import ABSENT, BOXES, DELETED, ROUTES
-from tests.kit.rows import FUTURE, PAST, SCOPE, Row, a_call, a_row, put
+from tests.kit.rows import FUTURE, NAMESPACE, PAST, SCOPE, Row, a_call, a_row, put
 from tests.store.verbs import ALL
 
 TABLE = "idempotency_key"
@@ -171,7 +171,7 @@ def test_text_is_compared_byte_for_byte(side: str) -> None:
     tokens = {}
     for text in ALIKE:
         tokens[text] = uuid4()
-        assert claims.insert_claim(a_call(**{side: text}), tokens[text], "default") is None, text
+        assert claims.insert_claim(a_call(**{side: text}), tokens[text], "default", namespace=NAMESPACE) is None, text
     for text in ALIKE:
         call = a_call(**{side: text})
         (row,) = IdempotencyKey.objects.filter(key=call.key, scope=call.scope)

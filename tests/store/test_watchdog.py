@@ -17,7 +17,7 @@ from django_idempotency.models import IdempotencyKey
 from django_idempotency.store import claims, limits
 from django_idempotency.store.watchdog import WATCHDOG, Watchdog
 from tests.kit.cable import Cable
-from tests.kit.rows import a_call
+from tests.kit.rows import NAMESPACE, a_call
 from tests.store.silence import silenceable
 
 Pair: TypeAlias = tuple[socket.socket, socket.socket]
@@ -156,7 +156,7 @@ def way(vendor: str) -> Iterator[Cable]:
 @pytest.mark.django_db(transaction=True)
 def test_a_server_that_hangs_is_store_unavailable_within_the_limit(way: Cable) -> None:
     def claim(left: float) -> bool:
-        return claims.insert_claim(a_call(), uuid4(), ALIAS, left) is None
+        return claims.insert_claim(a_call(), uuid4(), ALIAS, left, namespace=NAMESPACE) is None
 
     assert limits.repeated(claim, ALIAS, 10) is True
     way.silence()

@@ -10,7 +10,7 @@ from django_idempotency.core.policy import LostLease
 from django_idempotency.core.replies import dump_headers
 from django_idempotency.core.transitions import Event
 from django_idempotency.store import attempts, claims, jobs, operations, verdicts
-from tests.kit.rows import GRACE, LEASE, REPLY, SCOPE, Row
+from tests.kit.rows import GRACE, LEASE, NAMESPACE, REPLY, SCOPE, Row
 from tests.store.oracle import Facts, Verb, later
 
 ON = "default"
@@ -43,7 +43,14 @@ def _identity(call: Call, facts: Facts) -> Row:
 
 def _inserted(row: Row, facts: Facts) -> Row:
     call = facts.call
-    return {"id": call.id, "scope": SCOPE, "key": call.key, "created_at": later(0), **_identity(call, facts)}
+    return {
+        "id": call.id,
+        "scope": SCOPE,
+        "key": call.key,
+        "namespace": NAMESPACE,
+        "created_at": later(0),
+        **_identity(call, facts),
+    }
 
 
 def _claimed(row: Row, facts: Facts) -> Row:
@@ -134,7 +141,7 @@ def _taken_over(row: Row, facts: Facts) -> Row:
 
 
 def _claim(record: UUID, facts: Facts) -> bool:
-    found = claims.insert_claim(facts.call, facts.new_token, ON, None)
+    found = claims.insert_claim(facts.call, facts.new_token, ON, None, namespace=NAMESPACE)
     assert found is None or found.id == record
     return found is None
 
@@ -167,14 +174,14 @@ ALL: Final = (
         "insert_finished",
         claims.INSERT_FINISHED,
         Event.ANSWERED,
-        lambda _, facts: claims.insert_finished(facts.call, facts.new_token, REPLY, ON),
+        lambda _, facts: claims.insert_finished(facts.call, facts.new_token, REPLY, ON, namespace=NAMESPACE),
         _finished,
     ),
     Verb(
         "accept",
         claims.ACCEPT,
         Event.ACCEPT,
-        lambda _, facts: claims.accept(facts.call, facts.new_token, RUN, PICK_UP, ON),
+        lambda _, facts: claims.accept(facts.call, facts.new_token, RUN, PICK_UP, ON, namespace=NAMESPACE),
         _accepted,
     ),
     Verb(
