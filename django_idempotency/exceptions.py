@@ -158,6 +158,14 @@ class KeyReused(IdempotencyError):
     """The key was first used with a different payload. Nothing was executed; use a new key for a new payload."""
 
     code = "idempotency_key_reused_with_different_payload"
+    NOT_SETTLED = (
+        "The key was first used with a different payload, and that work may have taken effect or may still do so. "
+        "Nothing was executed here. Do not use a new key until the record is settled."
+    )
+
+    def __init__(self, message: str = "", *, safe_new_key: bool = True) -> None:
+        super().__init__(message or ("" if safe_new_key else self.NOT_SETTLED))
+        self.safe_new_key = safe_new_key  # False if a new key could make the first work happen twice
 
 
 class StillRunning(IdempotencyError):

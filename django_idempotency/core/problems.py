@@ -42,10 +42,16 @@ MISMATCH: Final = Problem(
     "This idempotency key was first used with a different request. Nothing was executed; use a new key for a new "
     "request.",
 )
+NOT_SETTLED: Final = (
+    "Another request was sent first with this idempotency key, and it may have taken effect or may still do so. This "
+    "request was not executed. Do not send it with a new key: send the first request again, unchanged, to get its "
+    "outcome."
+)
 IN_FLIGHT: Final = Problem(
     StillRunning.code,
     "Request still running",
-    "The first request with this idempotency key is still running. Send the same request again later.",
+    "The first request with this idempotency key is still running. Send the same request again later; do not send it "
+    "with another key.",
 )
 ACCEPTED: Final = Problem(
     "idempotency_key_accepted",
@@ -62,6 +68,10 @@ EXPIRED: Final = Problem(
     KeyExpired.code,
     "Idempotency key expired",
     "The response for this idempotency key is no longer stored. Use a new key for a new request.",
+)
+EXPIRED_IN_GRACE: Final = (
+    "The record of this idempotency key has expired, and its last attempt may still take effect for a short time. "
+    "Nothing was executed. Do not send it with a new key now: send the same request again later."
 )
 NO_PRINCIPAL: Final = Problem(
     "idempotency_principal_missing",

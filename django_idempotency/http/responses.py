@@ -9,7 +9,7 @@ from django.urls import NoReverseMatch, reverse
 
 from django_idempotency.conf import conf
 from django_idempotency.core import problems
-from django_idempotency.core.decisions import Call, Gone, InDoubt, InFlight, Mismatch
+from django_idempotency.core.decisions import Call, Gone, InDoubt, InFlight, Mismatch, Record
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.profiles import Profile
 from django_idempotency.core.replies import Reply
@@ -101,14 +101,21 @@ def problem_for(answer: Gone | InDoubt | InFlight | Mismatch, call: Call) -> Pro
     """Return the problem that a decision stands for."""
     profile = call.policy.profile
     match answer:
-        case Mismatch():
-            return ProblemDetails(problems.MISMATCH, profile.mismatch, members={"safe_new_key": True})
+        case Mismatch(record):
+            detail = "" if record.settled else problems.NOT_SETTLED
+            return ProblemDetails(problems.MISMATCH, profile.mismatch, detail, members=new_key_advice(call, record))
         case InFlight(_, retry_after):
             return ProblemDetails(problems.IN_FLIGHT, profile.in_flight, "", retry_after, same_key_only(call))
         case InDoubt():
             return ProblemDetails(problems.UNKNOWN, profile.unknown, members=same_key_only(call))
-        case Gone():
-            return ProblemDetails(problems.EXPIRED, profile.gone, members={"safe_new_key": True})
+        case Gone(record):
+            detail = "" if record.settled else problems.EXPIRED_IN_GRACE
+            return ProblemDetails(problems.EXPIRED, profile.gone, detail, members=new_key_advice(call, record))
+
+
+def new_key_advice(call: Call, record: Record) -> dict[str, Any]:
+    """Return the members that say whether the client may use a new key."""
+    return {"safe_new_key": True} if record.settled else same_key_only(call)
 
 
 def same_key_only(call: Call) -> dict[str, Any]:

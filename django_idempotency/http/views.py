@@ -11,6 +11,7 @@ from django.views.generic import View
 
 from django_idempotency.conf import default_policy
 from django_idempotency.core import problems
+from django_idempotency.core.decisions import is_settled
 from django_idempotency.core.keys import unguessable
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.progress import Progress
@@ -98,13 +99,14 @@ def _progress_response(row: IdempotencyKey, policy: Policy) -> HttpResponse:
 
 def _problem_of(row: IdempotencyKey, policy: Policy) -> ProblemDetails:
     """Return the problem of work that ended without a response that can be replayed."""
-    dead = row.status == Status.DEAD_LETTER
-    members = {"safe_new_key": not dead, "operation_ref": str(row.id)}
-    if dead:
+    settled = is_settled(Status(row.status), row.grace_left)
+    members = {"safe_new_key": settled, "operation_ref": str(row.id)}
+    if row.status == Status.DEAD_LETTER:
         return ProblemDetails(problems.UNKNOWN, policy.profile.unknown, members=members)
     if row.status == Status.FAILED_RETRYABLE:
         return ProblemDetails(problems.NOTHING_DONE, 409, members=members)
-    return ProblemDetails(problems.EXPIRED, policy.profile.gone, members=members)
+    detail = "" if settled else problems.EXPIRED_IN_GRACE
+    return ProblemDetails(problems.EXPIRED, policy.profile.gone, detail, members=members)
 
 
 @opt_out_of_atomic_requests  # else Django would open a transaction first, and an unavailable store would be a 500
