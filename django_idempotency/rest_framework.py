@@ -160,6 +160,7 @@ class RestExchange(Exchange):
         stored: HttpResponseBase | None = getattr(self.request, "idempotency", NONE).response
         if stored is not None and response is stored:
             return mark_final(stored)  # an operation's response is sent as its record has it
+        super().finalize(response)
         headers = dict(self.owner.headers)  # finalizing removes Vary from them, and the view may run again
         finalized: HttpResponseBase = self.owner.finalize_response(
             self.rest_request, response, *self.owner.args, **self.owner.kwargs

@@ -17,6 +17,7 @@ from django_idempotency.exceptions import (
     AlreadyFinished,
     InsideTransaction,
     LostFence,
+    NotAResponse,
     NotExecuted,
     OutcomeUnknown,
     StoreUnavailable,
@@ -159,6 +160,7 @@ def fail(attempt: Attempt, error: BaseException) -> bool:
     """
     policy = attempt.call.policy
     released = policy.on_error is OnError.RELEASE and isinstance(error, Exception)
+    released |= isinstance(error, NotAResponse) and not attempt.reached_out
     if (released or _proves_nothing_happened(error, policy)) and release(attempt, type(error).__name__):
         return True
     doubt(attempt, type(error).__name__)

@@ -20,12 +20,19 @@ from django_idempotency.core import problems
 from django_idempotency.core.decisions import Accepted, Answer, Call, Replay
 from django_idempotency.core.policy import OnError, Policy, Streaming
 from django_idempotency.core.replies import Reply, capture
-from django_idempotency.exceptions import InvalidKey, NoPrincipal, NotExecuted, StoreUnavailable, UnstorableResponse
+from django_idempotency.exceptions import (
+    InvalidKey,
+    NoPrincipal,
+    NotAResponse,
+    NotExecuted,
+    StoreUnavailable,
+    UnstorableResponse,
+)
 from django_idempotency.flow.claim import peek
 from django_idempotency.http.atomic_requests import check_for_rollback, open_atomic_requests
 from django_idempotency.http.context import NONE, attach, is_protected
 from django_idempotency.http.private_names import CSRF_META
-from django_idempotency.http.requests import call_from, key_lines, principal_of, rewind
+from django_idempotency.http.requests import call_from, key_lines, principal_of, rewind, route_name
 from django_idempotency.http.responses import (
     ProblemDetails,
     accepted_response,
@@ -65,7 +72,9 @@ class Exchange:
     # Overridden for Django REST framework
 
     def finalize(self, response: HttpResponseBase) -> HttpResponseBase:
-        """Return the response that the framework makes of what the view returned."""
+        """Return the response that the framework makes of what the view returned. NotAResponse if it is none."""
+        if not isinstance(response, HttpResponseBase):
+            raise NotAResponse(response, self.policy.operation or route_name(self.request))
         return response
 
     def capture(self, response: HttpResponseBase) -> tuple[HttpResponseBase, Reply]:
@@ -78,6 +87,8 @@ class Exchange:
 
     def stores_response_to(self, error: Exception) -> bool:
         """True if the project's response to this exception is stored: the view meant it as an error response."""
+        if isinstance(error, NotAResponse):
+            return False
         return self.policy.on_error is OnError.STORE or isinstance(error, (*ERROR_RESPONSES, *self.policy.refusals))
 
     def problem_response(self, details: ProblemDetails) -> HttpResponseBase:

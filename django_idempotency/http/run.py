@@ -67,7 +67,7 @@ async def arun(exchange: Exchange) -> HttpResponseBase:
         leased = LeasedRequest(exchange, attempt, late=True)
         try:
             with beating(attempt):
-                response = await exchange.handler()
+                response = exchange.finalize(await exchange.handler())
             return await run_to_end(sync_to_async(leased.on_return)(response))
         except Exception as error:  # noqa: BLE001 - raised again unless there is a response for it
             return await run_to_end(sync_to_async(leased.on_exception)(error))
