@@ -24,23 +24,28 @@ class Problem:
     code: str
     title: str
     detail: str
+    stripe_type: str = "api_error"  # one of the four types that Stripe's clients tell apart
+    stripe_code: str = ""  # Stripe's own code, where it has one
 
 
 MISSING_KEY: Final = Problem(
     "idempotency_key_missing",
     "Idempotency key missing",
     "This operation needs an idempotency key, so that it can be retried safely. Send one with every request.",
+    stripe_type="idempotency_error",
 )
 INVALID_KEY: Final = Problem(
     InvalidKey.code,
     "Idempotency key invalid",
     "The idempotency key cannot be used.",
+    stripe_type="idempotency_error",
 )
 MISMATCH: Final = Problem(
     KeyReused.code,
     "Idempotency key reused",
     "This idempotency key was first used with a different request. Nothing was executed; use a new key for a new "
     "request.",
+    stripe_type="idempotency_error",
 )
 NOT_SETTLED: Final = (
     "Another request was sent first with this idempotency key, and it may have taken effect or may still do so. This "
@@ -52,6 +57,8 @@ IN_FLIGHT: Final = Problem(
     "Request still running",
     "The first request with this idempotency key is still running. Send the same request again later; do not send it "
     "with another key.",
+    stripe_type="idempotency_error",
+    stripe_code="idempotency_key_in_use",
 )
 ACCEPTED: Final = Problem(
     "idempotency_key_accepted",
@@ -68,6 +75,7 @@ EXPIRED: Final = Problem(
     KeyExpired.code,
     "Idempotency key expired",
     "The response for this idempotency key is no longer stored. Use a new key for a new request.",
+    stripe_type="idempotency_error",
 )
 EXPIRED_IN_GRACE: Final = (
     "The record of this idempotency key has expired, and its last attempt may still take effect for a short time. "
@@ -77,6 +85,7 @@ NO_PRINCIPAL: Final = Problem(
     "idempotency_principal_missing",
     "Credentials needed",
     "Each idempotency key belongs to one authenticated caller. Send credentials with the request.",
+    stripe_type="invalid_request_error",
 )
 NOTHING_DONE: Final = Problem(
     NotExecuted.code,
@@ -103,6 +112,8 @@ NOT_FOUND: Final = Problem(
     "idempotency_operation_not_found",
     "No such operation",
     "You have no operation with this reference.",
+    stripe_type="invalid_request_error",
+    stripe_code="resource_missing",
 )
 
 
@@ -110,8 +121,8 @@ def build_members(profile: Profile, problem: Problem, status: int, detail: str =
     """Return the JSON members of an error response in the profile's shape."""
     text = detail or problem.detail
     if profile.shape is Shape.STRIPE:
-        kind = "idempotency_error" if problem in (MISMATCH, MISSING_KEY, INVALID_KEY) else "api_error"
-        return {"error": {"type": kind, "code": problem.code, "message": text}}
+        code = problem.stripe_code or problem.code
+        return {"error": {"type": problem.stripe_type, "code": code, "message": text}}
     full = {
         "type": profile.documentation or "about:blank",
         "title": problem.title,

@@ -1,0 +1,68 @@
+"""What the layer answers in the place of a view."""
+
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from django_idempotency.core import problems
+from django_idempotency.core.decisions import Accepted, Answer, Call, Replay
+from django_idempotency.core.policy import Policy
+from django_idempotency.exceptions import NotExecuted, StoreUnavailable
+from django_idempotency.flow.claim import peek
+from django_idempotency.http.responses import (
+    ProblemDetails,
+    accepted_response,
+    apply_upgrade,
+    problem_for,
+    problem_response,
+    replay_response,
+    same_key_only,
+    unavailable_problem,
+)
+from django_idempotency.signals import logger
+
+
+class OwnResponses:
+    """The layer's own responses to one request. `rest_framework.RestExchange` overrides how they are made."""
+
+    request: HttpRequest
+    policy: Policy
+    using: str
+
+    def problem_response(self, details: ProblemDetails) -> HttpResponseBase:
+        """Return an error response of the layer's own."""
+        return problem_response(details, self.policy.profile)
+
+    def answer(self, answer: Answer, call: Call) -> HttpResponseBase:
+        """Return the response that a decision stands for."""
+        if isinstance(answer, Accepted):
+            return accepted_response(call, answer.retry_after)
+        if not isinstance(answer, Replay):
+            return self.problem_response(problem_for(answer, call))
+        if self.policy.authorize is not None and not self.policy.authorize(self.request, answer.record):
+            raise PermissionDenied
+        return replay_response(apply_upgrade(answer.reply, self.policy), self.policy.profile)
+
+    def unavailable_response(self) -> HttpResponseBase:
+        return self.problem_response(unavailable_problem(self.policy))
+
+    def not_executed_response(self, error: Exception) -> HttpResponseBase:
+        """Return the 503 for an exception that proves that nothing happened."""
+        logger.info("Nothing was executed: %s", error, exc_info=None if isinstance(error, NotExecuted) else error)
+        unavailable = unavailable_problem(self.policy)
+        return self.problem_response(
+            ProblemDetails(problems.NOTHING_DONE, unavailable.status, "", unavailable.retry_after)
+        )
+
+    def unknown_outcome_response(self, call: Call) -> HttpResponseBase:
+        return self.problem_response(
+            ProblemDetails(problems.UNKNOWN, self.policy.profile.unknown, members=same_key_only(call))
+        )
+
+    def settled_response(self, call: Call) -> HttpResponseBase:
+        """Return what the record says now: another attempt, a reconciler or an operator has changed it."""
+        try:
+            answer = peek(call, self.using)
+        except StoreUnavailable:  # nothing is known, and the view has run
+            answer = None
+        return self.unknown_outcome_response(call) if answer is None else self.answer(answer, call)
