@@ -177,6 +177,11 @@ def upload_limit() -> int | None:
     return limit
 
 
+def debug() -> bool:
+    """True if this is a developer's server."""
+    return bool(settings.DEBUG)
+
+
 def use_tz() -> bool:
     """True if the project's times have a time zone."""
     return settings.USE_TZ

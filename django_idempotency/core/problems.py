@@ -31,9 +31,11 @@ class Problem:
 MISSING_KEY: Final = Problem(
     "idempotency_key_missing",
     "Idempotency key missing",
-    "This operation needs an idempotency key, so that it can be retried safely. Send one with every request.",
+    "This operation needs an idempotency key, so that it can be retried safely. Send a new one with each "
+    "new request, and the same one again with a retry.",
     stripe_type="idempotency_error",
 )
+EXAMPLE_KEY: Final = "8e03978e-40d5-43dd-bc93-6894a57f9324"
 INVALID_KEY: Final = Problem(
     InvalidKey.code,
     "Idempotency key invalid",
@@ -115,6 +117,13 @@ NOT_FOUND: Final = Problem(
     stripe_type="invalid_request_error",
     stripe_code="resource_missing",
 )
+
+
+def explain_missing_key(profile: Profile, strict: bool, *lookalikes: str) -> str:
+    """Return the detail of MISSING_KEY, with the header to send. `lookalikes` are headers that were sent instead."""
+    key = f'"{EXAMPLE_KEY}"' if strict else EXAMPLE_KEY
+    sent = "".join(f" The request has the header {name}, which is not read." for name in lookalikes)
+    return f"{MISSING_KEY.detail} For example: `{profile.header}: {key}`.{sent}"
 
 
 def build_members(profile: Profile, problem: Problem, status: int, detail: str = "", **members: Any) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase, StreamingHttpResponse
 
 from django_idempotency.conf import Arguments
-from django_idempotency.core import problems
 from django_idempotency.core.decisions import Call
 from django_idempotency.core.policy import OnError, Policy, Streaming
 from django_idempotency.core.replies import Reply, capture
@@ -33,9 +32,6 @@ from django_idempotency.http.context import NONE, attach, is_protected
 from django_idempotency.http.own_responses import OwnResponses
 from django_idempotency.http.private_names import CSRF_META
 from django_idempotency.http.requests import call_from, key_lines, principal_of, rewind, route_name
-from django_idempotency.http.responses import (
-    ProblemDetails,
-)
 from django_idempotency.store.database import alias
 
 Handler = Callable[[], Any]
@@ -97,20 +93,16 @@ class Exchange(OwnResponses):
 
     def call(self) -> Call | HttpResponseBase:
         """Return the call that this request makes, or the error response to a key that is missing or invalid."""
-        profile = self.policy.profile
         lines = key_lines(self.request, self.policy)
         if not lines:
-            return self.problem_response(ProblemDetails(problems.MISSING_KEY, profile.missing))
+            return self.missing_key_response()
         try:
             principal = principal_of(self.request, self.policy)
             return call_from(self.request, lines, self.policy, principal, self.parsed_form())
         except InvalidKey as error:
-            members = {"reason": error.reason}
-            return self.problem_response(
-                ProblemDetails(problems.INVALID_KEY, profile.invalid, str(error), members=members)
-            )
-        except NoPrincipal:
-            return self.problem_response(ProblemDetails(problems.NO_PRINCIPAL, 403))
+            return self.invalid_key_response(error)
+        except NoPrincipal as error:
+            return self.no_principal_response(error)
 
     @contextmanager
     def transactions(self) -> Iterator[None]:

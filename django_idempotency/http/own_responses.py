@@ -1,14 +1,18 @@
 """What the layer answers in the place of a view."""
 
+from typing import Final
+
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from django_idempotency.conf import debug
 from django_idempotency.core import problems
 from django_idempotency.core.decisions import Accepted, Answer, Call, Replay
 from django_idempotency.core.policy import Policy
-from django_idempotency.exceptions import NotExecuted, StoreUnavailable
+from django_idempotency.exceptions import InvalidKey, NoPrincipal, NotExecuted, StoreUnavailable
 from django_idempotency.flow.claim import peek
+from django_idempotency.http.requests import header
 from django_idempotency.http.responses import (
     ProblemDetails,
     accepted_response,
@@ -21,6 +25,9 @@ from django_idempotency.http.responses import (
 )
 from django_idempotency.signals import logger
 
+# Headers that clients send in the belief that they carry the key.
+LOOKALIKES: Final = ("Idempotency-Key", "X-Idempotency-Key", "Idempotent-Key", "X-Idempotent-Key", "Idempotency")
+
 
 class OwnResponses:
     """The layer's own responses to one request. `rest_framework.RestExchange` overrides how they are made."""
@@ -32,6 +39,24 @@ class OwnResponses:
     def problem_response(self, details: ProblemDetails) -> HttpResponseBase:
         """Return an error response of the layer's own."""
         return problem_response(details, self.policy.profile)
+
+    def missing_key_response(self) -> HttpResponseBase:
+        """Return the error response to a request without a key: it names the header and shows an example."""
+        profile = self.policy.profile
+        given = [name for name in LOOKALIKES if name != profile.header and header(self.request, name) is not None]
+        detail = problems.explain_missing_key(profile, self.policy.key.strict, *given)
+        return self.problem_response(ProblemDetails(problems.MISSING_KEY, profile.missing, detail))
+
+    def invalid_key_response(self, error: InvalidKey) -> HttpResponseBase:
+        """Return the error response to a header that is not a usable key."""
+        members = {"reason": error.reason}
+        details = ProblemDetails(problems.INVALID_KEY, self.policy.profile.invalid, str(error), members=members)
+        return self.problem_response(details)
+
+    def no_principal_response(self, error: NoPrincipal) -> HttpResponseBase:
+        """Return the error response to a request without credentials. In DEBUG it tells the developer what to set."""
+        detail = f"{problems.NO_PRINCIPAL.detail} For the developer: {error}" if debug() else ""
+        return self.problem_response(ProblemDetails(problems.NO_PRINCIPAL, 403, detail))
 
     def answer(self, answer: Answer, call: Call) -> HttpResponseBase:
         """Return the response that a decision stands for."""
