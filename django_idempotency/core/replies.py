@@ -56,6 +56,7 @@ NEVER_STORED: Final = frozenset(
     }
 )
 NEVER_STORED_KINDS: Final = re.compile(r"proxy-|.*[cx]srf")
+_CONTROL: Final = re.compile(r"[ \t]*[\x00-\x08\x0a-\x1f\x7f]+[ \t]*")
 DEFAULT_MAX_BODY: Final = 1024 * 1024
 NO_BODY: Final = frozenset({204, 205, 304})  # a client would take the body for the start of the next response
 OF_THE_BYTES: Final = frozenset({"content-digest", "content-encoding", "repr-digest"})
@@ -113,11 +114,16 @@ def _is_private(name: str) -> bool:
     return name in NEVER_STORED or NEVER_STORED_KINDS.match(name) is not None
 
 
+def unfold(value: str) -> str:
+    """Return a header's value with a space for each line break or control character, which HTTP does not allow."""
+    return _CONTROL.sub(" ", value)
+
+
 def capture(status: int, headers: Iterable[tuple[str, str]], body: bytes | None, rule: ReplyRule) -> Reply:
     """Return what the rule stores of a response; pass body=None if its body cannot be stored."""
     kept = body if not body or (rule.body and len(body) <= rule.longest_body) else None
     described = rule.headers if kept is not None else frozenset(rule.headers) - OF_THE_BYTES
-    allowed = tuple((name, value) for name, value in headers if name.lower() in described)
+    allowed = tuple((name, unfold(value)) for name, value in headers if name.lower() in described)
     return Reply(status, allowed, kept, rule.schema_version)
 
 

@@ -18,7 +18,7 @@ from django.http.response import HttpResponseBase, StreamingHttpResponse
 from django_idempotency.conf import Arguments
 from django_idempotency.core.decisions import Call
 from django_idempotency.core.policy import OnError, Policy, Streaming
-from django_idempotency.core.replies import Reply, capture
+from django_idempotency.core.replies import Reply, capture, unfold
 from django_idempotency.exceptions import (
     InvalidKey,
     NoPrincipal,
@@ -149,6 +149,9 @@ def capture_response(
         body = None if response.content and private else response.content
     else:
         body = None
+    for name, value in response.items():
+        if unfold(value) != value:  # Django folds some values that are not Latin-1, and servers refuse them
+            response[name] = unfold(value)
     return response, capture(response.status_code, response.items(), body, policy.reply)
 
 

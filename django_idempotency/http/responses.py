@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, Final
 
-from django.http import HttpResponse, JsonResponse
+from django.http import BadHeaderError, HttpResponse, JsonResponse
 from django.urls import NoReverseMatch, reverse
 
 from django_idempotency.conf import conf
@@ -12,7 +12,8 @@ from django_idempotency.core import problems
 from django_idempotency.core.decisions import Call, Gone, InDoubt, InFlight, Mismatch, Record
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.profiles import Profile
-from django_idempotency.core.replies import Reply
+from django_idempotency.core.replies import Reply, unfold
+from django_idempotency.signals import logger
 
 STATUS_ROUTE: Final = "django_idempotency:idempotency-operation"
 OMITTED_HEADER: Final = "Idempotency-Replay"
@@ -23,7 +24,12 @@ def plain_response(reply: Reply) -> HttpResponse:
     response = HttpResponse(reply.body or b"", status=reply.status)
     del response["Content-Type"]
     for name, value in reply.headers:
-        response[name] = value
+        try:
+            if unfold(value) != value:
+                raise BadHeaderError
+            response[name] = value
+        except (BadHeaderError, UnicodeError):  # in a reply that the project made itself, or in an old record
+            logger.error("A stored response has a header %r that cannot be sent; it is left out.", name)
     if "Location" in response:
         response.url = response["Location"]  # type: ignore[attr-defined] # Django's redirects have it
     return response
