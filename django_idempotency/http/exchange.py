@@ -142,10 +142,10 @@ def capture_response(
         response = response.render()  # may return another response
     if isinstance(response, StreamingHttpResponse):
         body = _streamed_body(response, policy)
-        if withhold or _holds_csrf_token(response, request):  # reading the stream may have made the token
+        if withhold or _may_hold_csrf_token(request):  # reading the stream may have made the token
             body = None
     elif isinstance(response, HttpResponse):
-        private = withhold or _is_no_store(response) or _holds_csrf_token(response, request)
+        private = withhold or _is_no_store(response) or _may_hold_csrf_token(request)
         body = None if response.content and private else response.content
     else:
         body = None
@@ -155,9 +155,9 @@ def capture_response(
     return response, capture(response.status_code, response.items(), body, policy.reply)
 
 
-def _holds_csrf_token(response: HttpResponseBase, request: HttpRequest) -> bool:
-    """True if this is an HTML page and the reader's CSRF token was made for it. Django notes that in `META`."""
-    return CSRF_META in request.META and response.headers.get("Content-Type", "").startswith("text/html")
+def _may_hold_csrf_token(request: HttpRequest) -> bool:
+    """True if the reader's CSRF token was asked for: it may be in a body of any type. Django notes that in `META`."""
+    return CSRF_META in request.META
 
 
 def _is_no_store(response: HttpResponseBase) -> bool:

@@ -5,6 +5,7 @@ from typing import Final
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.utils.cache import patch_vary_headers
 
 from django_idempotency.conf import debug
 from django_idempotency.core import problems
@@ -66,7 +67,10 @@ class OwnResponses:
             return self.problem_response(problem_for(answer, call))
         if self.policy.authorize is not None and not self.policy.authorize(self.request, answer.record):
             raise PermissionDenied
-        return replay_response(apply_upgrade(answer.reply, self.policy), self.policy.profile)
+        response = replay_response(apply_upgrade(answer.reply, self.policy), self.policy.profile)
+        if self.policy.scope is not None:  # else Django notes that the session was read, and DRF its authentication
+            patch_vary_headers(response, ("Authorization", "Cookie"))
+        return response
 
     def unavailable_response(self) -> HttpResponseBase:
         return self.problem_response(unavailable_problem(self.policy))

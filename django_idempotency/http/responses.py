@@ -36,9 +36,10 @@ def plain_response(reply: Reply) -> HttpResponse:
 
 
 def replay_response(reply: Reply, profile: Profile) -> HttpResponse:
-    """Return a stored reply as a response that is marked as a replay."""
+    """Return a stored reply as a response that is marked as a replay. No cache keeps it unless the view said so."""
     response = plain_response(reply)
     response[profile.replayed_header] = "true"
+    response.setdefault("Cache-Control", "no-store")
     if reply.omitted:
         response[OMITTED_HEADER] = "omitted"
     return response

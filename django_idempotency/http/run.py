@@ -16,7 +16,7 @@ from django.http.response import HttpResponseBase
 from django_idempotency.core.decisions import Call, InFlight
 from django_idempotency.core.policy import Mode, Transaction
 from django_idempotency.core.replies import Reply
-from django_idempotency.exceptions import LostFence, OutcomeUnknown, StoreUnavailable
+from django_idempotency.exceptions import LostFence, NotExecuted, OutcomeUnknown, StoreUnavailable
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.claim import begin, peek
 from django_idempotency.flow.finish import doubt, fail, finish, proves_nothing_happened, release
@@ -190,6 +190,8 @@ class LeasedRequest:
                 raise
         proven = proves_nothing_happened(error, self.call.policy)
         released = fail(self.attempt, error, proven=proven)
-        if proven and isinstance(error, Exception):
-            return self.exchange.not_executed_response(error) if released else self.exchange.settled_response(self.call)
+        if isinstance(error, NotExecuted) and not released:
+            return self.exchange.settled_response(self.call)
+        if proven and released and isinstance(error, Exception):
+            return self.exchange.not_executed_response(error)
         raise error
