@@ -9,7 +9,7 @@ from django.utils.cache import patch_vary_headers
 
 from django_idempotency.conf import debug
 from django_idempotency.core import problems
-from django_idempotency.core.decisions import Accepted, Answer, Call, Replay
+from django_idempotency.core.decisions import Accepted, Answer, Call, Record, Replay
 from django_idempotency.core.policy import Policy
 from django_idempotency.exceptions import InvalidKey, NoPrincipal, NotExecuted, StoreUnavailable
 from django_idempotency.flow.claim import peek
@@ -28,6 +28,12 @@ from django_idempotency.signals import logger
 
 # Headers that clients send in the belief that they carry the key.
 LOOKALIKES: Final = ("Idempotency-Key", "X-Idempotency-Key", "Idempotent-Key", "X-Idempotent-Key", "Idempotency")
+
+
+def require_authorization(policy: Policy, request: HttpRequest, record: Record) -> None:
+    """Raise PermissionDenied if the policy's `authorize` rejects this replay."""
+    if policy.authorize is not None and not policy.authorize(request, record):
+        raise PermissionDenied
 
 
 class OwnResponses:
@@ -65,8 +71,7 @@ class OwnResponses:
             return accepted_response(call, answer.retry_after)
         if not isinstance(answer, Replay):
             return self.problem_response(problem_for(answer, call))
-        if self.policy.authorize is not None and not self.policy.authorize(self.request, answer.record):
-            raise PermissionDenied
+        require_authorization(self.policy, self.request, answer.record)
         response = replay_response(apply_upgrade(answer.reply, self.policy), self.policy.profile)
         if self.policy.scope is not None:  # else Django notes that the session was read, and DRF its authentication
             patch_vary_headers(response, ("Authorization", "Cookie"))

@@ -3,6 +3,7 @@
 from typing import Any, Final
 from uuid import UUID
 
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.cache import never_cache
@@ -18,10 +19,13 @@ from django_idempotency.core.progress import Progress
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import NoPrincipal, StoreUnavailable
 from django_idempotency.http.atomic_requests import opt_out_of_atomic_requests
+from django_idempotency.http.own_responses import require_authorization
 from django_idempotency.http.requests import ANONYMOUS, principal_of
 from django_idempotency.http.responses import ProblemDetails, problem_response, replay_response, unavailable_problem
+from django_idempotency.http.urlconf import policies_of
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.monitoring.health import health
+from django_idempotency.signals import logger
 from django_idempotency.store import records
 from django_idempotency.store.database import alias
 from django_idempotency.store.limits import limited
@@ -42,7 +46,8 @@ def operation_status(request: HttpRequest, ref: str) -> HttpResponse:
     principal = _principal(request, policy)  # before the record is read, so that no header tells whether there is one
     try:
         with limited(using, policy.claim_limit.total_seconds()):
-            response = _status_of(ref, principal, policy, using)
+            row = _read_deferred(ref, using)
+        response = _status_of(row, principal, policy, request)
     except StoreUnavailable:
         response = problem_response(unavailable_problem(policy), policy.profile)
     response["Cache-Control"] = "no-store"
@@ -56,12 +61,12 @@ def _principal(request: HttpRequest, policy: Policy) -> str | None:
         return None
 
 
-def _status_of(ref: str, principal: str | None, policy: Policy, using: str) -> HttpResponse:
-    row = _read_deferred(ref, using)
+def _status_of(row: IdempotencyKey | None, principal: str | None, policy: Policy, request: HttpRequest) -> HttpResponse:
     if row is None or not _owns(principal, row):
         return problem_response(ProblemDetails(problems.NOT_FOUND, 404), policy.profile)
     reply = records.reply_of(row)
     if reply is not None and not row.retention_over:
+        _require_authorization(request, row)
         return replay_response(reply, policy.profile)
     if row.status in (Status.PENDING, Status.IN_PROGRESS, Status.UNKNOWN):
         return _progress_response(row, policy)
@@ -85,6 +90,23 @@ def _owns(principal: str | None, row: IdempotencyKey) -> bool:
     if row.principal == ANONYMOUS:
         return unguessable(row.key) is None
     return principal is not None and principal == row.principal
+
+
+def _require_authorization(request: HttpRequest, row: IdempotencyKey) -> None:
+    """Ask the `authorize` of the endpoint that took the work, as a retry of its request would.
+
+    Work of `enqueue` has no endpoint. If that of a request cannot be found, its policy is not known, and nothing is
+    replayed.
+    """
+    if not row.request_path:
+        return
+    policies = policies_of(row.operation, row.request_path, getattr(request, "urlconf", None))
+    if policies is None:
+        logger.warning("No endpoint has the operation %r, so its `authorize` cannot be asked.", row.operation)
+        raise PermissionDenied
+    record = records.as_read(row)
+    for arguments in policies:
+        require_authorization(arguments.policy(), request, record)
 
 
 def _progress_response(row: IdempotencyKey, policy: Policy) -> HttpResponse:
