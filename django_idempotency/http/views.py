@@ -4,6 +4,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.core.exceptions import PermissionDenied
+from django.db import Error
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.cache import never_cache
@@ -135,11 +136,24 @@ def _problem_of(row: IdempotencyKey, policy: Policy) -> ProblemDetails:
 @never_cache
 @require_safe
 def health_view(request: HttpRequest) -> JsonResponse:
-    """Return 200 if no problem is found, 503 if a person should look or the store does not answer. No key is named."""
+    """Return 200 if no problem is found, 503 if a person should look or the store does not answer.
+
+    No key is named. Of an error, only staff see more than its class.
+    """
     using = alias()
     try:
         with limited(using, HEALTH_LIMIT_SECONDS):
             found = health(using)
     except StoreUnavailable:
         return JsonResponse({"healthy": False, "complaints": ["The store does not answer."]}, status=503)
+    if not _is_staff(request):
+        found = found.without_details()
     return JsonResponse(found.as_json(), status=503 if found.complaints else 200)
+
+
+def _is_staff(request: HttpRequest) -> bool:
+    user: Any = getattr(request, "user", None)
+    try:
+        return user is not None and bool(user.is_active and getattr(user, "is_staff", False))
+    except Error:  # sessions and users may be in a database that does not answer
+        return False
