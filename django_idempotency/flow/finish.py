@@ -82,8 +82,9 @@ def finish(
     """
     _check_unfinished(attempt)
     for remaining in reversed(range(limits.TRIES)):
+        completion = Completion(attempt)
         try:
-            with Completion(attempt) as completion:
+            with completion:
                 result, stored = work()
                 completion.store(result)
                 ending.write(attempt, stored)
@@ -92,7 +93,8 @@ def finish(
             doubt(attempt, "refused_while_tainted")
             raise OutcomeUnknown from None
         except LostFence:
-            tell_fence_lost(attempt)
+            if completion.state is not Completion.State.WORKING:  # else `work` raised it, about another key
+                tell_fence_lost(attempt)
             raise
         except Uncertain as uncertain:
             if rerun and remaining and limits.may_repeat(uncertain):

@@ -5,7 +5,8 @@ response. In atomic mode claim, view and stored response share one transaction; 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -108,18 +109,28 @@ class LeasedRequest:
         self.call = attempt.call
         self.context = Idempotency(attempt, exchange.capture, late=late)
         self.in_transaction = False  # the transaction that stores the response has begun
+        self.about_another_key: Exception | None = None  # what the project's code raised about a key that it used
         attach(exchange.request, self.context)
 
     def run_view(self) -> tuple[HttpResponseBase, Reply]:
         """Run the view in the transaction that stores its response."""
-        with self.exchange.transactions():
-            self.in_transaction = True
+        with self.exchange.transactions(), self.project_code():
             return self.keep(self.exchange.finalize(self.exchange.handler()))
+
+    @contextmanager
+    def project_code(self) -> Iterator[None]:
+        """Run the project's code in the transaction that stores its response."""
+        self.in_transaction = True
+        try:
+            yield
+        except (OutcomeUnknown, LostFence) as error:
+            self.about_another_key = error
+            raise
 
     def explain(self, error: Exception) -> tuple[HttpResponseBase, Reply]:
         """Make the project's response to an exception in the transaction that stores it."""
-        self.in_transaction = True
-        return self.keep(self.exchange.explain(error))
+        with self.project_code():
+            return self.keep(self.exchange.explain(error))
 
     def keep(self, response: HttpResponseBase) -> tuple[HttpResponseBase, Reply]:
         """Return the response and the reply to store of it."""
@@ -144,6 +155,8 @@ class LeasedRequest:
 
     def on_unstored(self, error: Exception, *, after_view: bool) -> HttpResponseBase:
         """Return the response to give when `finish` stored none; raise the error if the view, or its COMMIT, failed."""
+        if error is self.about_another_key:
+            return self.on_exception(error)
         match error:
             case NotKept():
                 return self.release_or_doubt(error.response)
