@@ -8,11 +8,12 @@ from django_idempotency.core.fingerprint import FingerprintRule
 from django_idempotency.core.keys import KeyRule, all_of, entropy, no_personal_data, unguessable
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.profiles import IETF, STRIPE, Profile
-from django_idempotency.core.replies import Reply, ReplyRule, json_reply
+from django_idempotency.core.replies import STANDARD_HEADERS, Reply, ReplyRule, json_reply
 from django_idempotency.core.states import Status
 
 __all__ = [
     "IETF",
+    "STANDARD_HEADERS",
     "STRIPE",
     "FingerprintRule",
     "KeyRule",

@@ -193,6 +193,11 @@ def default_namespace() -> str:
     return hmac.digest(force_bytes(settings.SECRET_KEY), b"django_idempotency.namespace", "sha256").hex()
 
 
+def debug() -> bool:
+    """True if this is a developer's server."""
+    return bool(settings.DEBUG)
+
+
 def use_tz() -> bool:
     """True if the project's times have a time zone."""
     return settings.USE_TZ

@@ -11,6 +11,7 @@ IdempotencyError
 ├── AlreadyFinished         an attempt was finished a second time
 ├── NoPrincipal             the request does not say who owns the key
 ├── UnreadBody              the request's body was read before its fingerprint was made
+├── NotAResponse            the view returned something other than a response
 ├── UnstorableResponse      the view streams a response, and its policy rejects streaming responses
 ├── ChangedDefinition       the code of an operation has other steps than its record
 ├── StepInDoubt             an operation continued after a step whose outcome is unknown
@@ -35,6 +36,7 @@ __all__ = [
     "LostFence",
     "Misplaced",
     "NoPrincipal",
+    "NotAResponse",
     "NotExecuted",
     "OutcomeUnknown",
     "StepInDoubt",
@@ -54,7 +56,11 @@ class IdempotencyError(Exception):
     code = ""  # stable, for machines; set where a caller of `once` or a client has to tell errors apart
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(message or " ".join((type(self).__doc__ or "").split()))
+        super().__init__(message or _doc(type(self)))
+
+
+def _doc(kind: type[Exception]) -> str:
+    return " ".join((kind.__doc__ or "").split())
 
 
 class InvalidKey(IdempotencyError):
@@ -122,6 +128,18 @@ class UnreadBody(IdempotencyError):
     """
 
 
+class NotAResponse(IdempotencyError):
+    """The view returned something other than a response, so there is nothing to store.
+
+    Return an HttpResponse. If another decorator makes the response (a router of django-ninja does), put @idempotent
+    outside it: with django-ninja, write `@decorate_view(idempotent)`.
+    """
+
+    def __init__(self, returned: object, endpoint: str) -> None:
+        kind = type(returned).__name__
+        super().__init__(f"The view of {endpoint!r} returned a value of type {kind}. {_doc(type(self))}")
+
+
 class UnstorableResponse(IdempotencyError):
     """The view returned a streaming response, and its policy has streaming='refuse'.
 
@@ -158,6 +176,14 @@ class KeyReused(IdempotencyError):
     """The key was first used with a different payload. Nothing was executed; use a new key for a new payload."""
 
     code = "idempotency_key_reused_with_different_payload"
+    NOT_SETTLED = (
+        "The key was first used with a different payload, and that work may have taken effect or may still do so. "
+        "Nothing was executed here. Do not use a new key until the record is settled."
+    )
+
+    def __init__(self, message: str = "", *, safe_new_key: bool = True) -> None:
+        super().__init__(message or ("" if safe_new_key else self.NOT_SETTLED))
+        self.safe_new_key = safe_new_key  # False if a new key could make the first work happen twice
 
 
 class StillRunning(IdempotencyError):

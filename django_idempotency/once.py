@@ -167,7 +167,8 @@ def _result_from(answer: Answer) -> Any:
         case InFlight(_, seconds) | Accepted(_, seconds):
             raise StillRunning(retry_after=seconds)
         case Mismatch(record):
-            raise KeyReused(f"{KeyReused.__doc__} The key belongs to record {record.id}.")
+            reused = KeyReused.__doc__ if record.settled else KeyReused.NOT_SETTLED
+            raise KeyReused(f"{reused} The key belongs to record {record.id}.", safe_new_key=record.settled)
         case Gone(record):
             raise KeyExpired(f"{KeyExpired.__doc__} The key belonged to record {record.id}.")
         case InDoubt(record, dead):

@@ -33,7 +33,7 @@ from django_idempotency.http.atomic_requests import open_atomic_requests, opt_ou
 from django_idempotency.http.context import NONE, Idempotency, NoIdempotency, is_protected
 from django_idempotency.http.exchange import Exchange, capture_response, gate
 from django_idempotency.http.private_names import DJANGO_REQUEST, forget_parsed_body, merge_parsed_form
-from django_idempotency.http.requests import MULTIPART
+from django_idempotency.http.requests import MULTIPART, parse_form
 from django_idempotency.http.responses import ProblemDetails, problem_headers, problem_response
 from django_idempotency.http.run import run
 from django_idempotency.http.urlconf import POLICY_MARK
@@ -160,6 +160,7 @@ class RestExchange(Exchange):
         stored: HttpResponseBase | None = getattr(self.request, "idempotency", NONE).response
         if stored is not None and response is stored:
             return mark_final(stored)  # an operation's response is sent as its record has it
+        super().finalize(response)
         headers = dict(self.owner.headers)  # finalizing removes Vary from them, and the view may run again
         finalized: HttpResponseBase = self.owner.finalize_response(
             self.rest_request, response, *self.owner.args, **self.owner.kwargs
@@ -206,7 +207,9 @@ class RestExchange(Exchange):
         return super().stores_response_to(error) or (isinstance(error, APIException) and error.status_code < 500)
 
     def parsed_form(self) -> Any:
-        return self.rest_request.data if self.request.content_type == MULTIPART else None
+        if self.request.content_type != MULTIPART:
+            return None
+        return parse_form(self.request, lambda: self.rest_request.data)
 
     def rewind(self) -> None:
         """Prepare the request for a view that runs again. It may have changed `request.data`, which is made anew."""

@@ -1,4 +1,4 @@
-"""path("idempotency/", include("django_idempotency.urls"))"""
+"""The status of deferred work: path("idempotency/", include("django_idempotency.urls"))"""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from django.http.response import HttpResponseBase
 from django.urls import path
 
 from django_idempotency.http.atomic_requests import opt_out_of_atomic_requests
-from django_idempotency.http.views import OperationView, health_view
+from django_idempotency.http.views import OperationView
 
 if apps.is_installed("rest_framework"):
     from django_idempotency import rest_framework
@@ -17,7 +17,4 @@ else:
     operation_view = opt_out_of_atomic_requests(OperationView.as_view())
 
 app_name = "django_idempotency"
-urlpatterns = [
-    path("health/", health_view, name="health"),
-    path("operations/<str:ref>/", operation_view, name="idempotency-operation"),
-]
+urlpatterns = [path("operations/<str:ref>/", operation_view, name="idempotency-operation")]

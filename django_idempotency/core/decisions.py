@@ -56,6 +56,11 @@ class Call:
         return self.parts is not None and is_fingerprint_of(stored, self.parts, self.policy.fingerprint)
 
 
+def is_settled(status: Status, grace_left: float | None) -> bool:
+    """True if no attempt can take effect any more. Proven not executed is believed once the grace period is over."""
+    return status in Status.ENDED or (status is Status.FAILED_RETRYABLE and (grace_left is None or grace_left <= 0))
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """A row as it was read. Times are seconds left by the database's clock; None if the column is empty."""
@@ -86,6 +91,14 @@ class Record:
             and self.expires_in is not None
             and self.expires_in <= 0
         )
+
+    @property
+    def settled(self) -> bool:
+        """True if the request that the record was claimed for cannot take effect any more, or has its response stored.
+
+        Until then a client that sends it with a new key could make its effect happen twice.
+        """
+        return is_settled(self.status, self.grace_left)
 
     @property
     def lease_over(self) -> bool:

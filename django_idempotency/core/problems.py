@@ -24,28 +24,43 @@ class Problem:
     code: str
     title: str
     detail: str
+    stripe_type: str = "api_error"  # one of the four types that Stripe's clients tell apart
+    stripe_code: str = ""  # Stripe's own code, where it has one
 
 
 MISSING_KEY: Final = Problem(
     "idempotency_key_missing",
     "Idempotency key missing",
-    "This operation needs an idempotency key, so that it can be retried safely. Send one with every request.",
+    "This operation needs an idempotency key, so that it can be retried safely. Send a new one with each "
+    "new request, and the same one again with a retry.",
+    stripe_type="idempotency_error",
 )
+EXAMPLE_KEY: Final = "8e03978e-40d5-43dd-bc93-6894a57f9324"
 INVALID_KEY: Final = Problem(
     InvalidKey.code,
     "Idempotency key invalid",
     "The idempotency key cannot be used.",
+    stripe_type="idempotency_error",
 )
 MISMATCH: Final = Problem(
     KeyReused.code,
     "Idempotency key reused",
     "This idempotency key was first used with a different request. Nothing was executed; use a new key for a new "
     "request.",
+    stripe_type="idempotency_error",
+)
+NOT_SETTLED: Final = (
+    "Another request was sent first with this idempotency key, and it may have taken effect or may still do so. This "
+    "request was not executed. Do not send it with a new key: send the first request again, unchanged, to get its "
+    "outcome."
 )
 IN_FLIGHT: Final = Problem(
     StillRunning.code,
     "Request still running",
-    "The first request with this idempotency key is still running. Send the same request again later.",
+    "The first request with this idempotency key is still running. Send the same request again later; do not send it "
+    "with another key.",
+    stripe_type="idempotency_error",
+    stripe_code="idempotency_key_in_use",
 )
 ACCEPTED: Final = Problem(
     "idempotency_key_accepted",
@@ -62,11 +77,17 @@ EXPIRED: Final = Problem(
     KeyExpired.code,
     "Idempotency key expired",
     "The response for this idempotency key is no longer stored. Use a new key for a new request.",
+    stripe_type="idempotency_error",
+)
+EXPIRED_IN_GRACE: Final = (
+    "The record of this idempotency key has expired, and its last attempt may still take effect for a short time. "
+    "Nothing was executed. Do not send it with a new key now: send the same request again later."
 )
 NO_PRINCIPAL: Final = Problem(
     "idempotency_principal_missing",
     "Credentials needed",
     "Each idempotency key belongs to one authenticated caller. Send credentials with the request.",
+    stripe_type="invalid_request_error",
 )
 NOTHING_DONE: Final = Problem(
     NotExecuted.code,
@@ -93,15 +114,24 @@ NOT_FOUND: Final = Problem(
     "idempotency_operation_not_found",
     "No such operation",
     "You have no operation with this reference.",
+    stripe_type="invalid_request_error",
+    stripe_code="resource_missing",
 )
+
+
+def explain_missing_key(profile: Profile, strict: bool, *lookalikes: str) -> str:
+    """Return the detail of MISSING_KEY, with the header to send. `lookalikes` are headers that were sent instead."""
+    key = f'"{EXAMPLE_KEY}"' if strict else EXAMPLE_KEY
+    sent = "".join(f" The request has the header {name}, which is not read." for name in lookalikes)
+    return f"{MISSING_KEY.detail} For example: `{profile.header}: {key}`.{sent}"
 
 
 def build_members(profile: Profile, problem: Problem, status: int, detail: str = "", **members: Any) -> dict[str, Any]:
     """Return the JSON members of an error response in the profile's shape."""
     text = detail or problem.detail
     if profile.shape is Shape.STRIPE:
-        kind = "idempotency_error" if problem in (MISMATCH, MISSING_KEY, INVALID_KEY) else "api_error"
-        return {"error": {"type": kind, "code": problem.code, "message": text}}
+        code = problem.stripe_code or problem.code
+        return {"error": {"type": problem.stripe_type, "code": code, "message": text}}
     full = {
         "type": profile.documentation or "about:blank",
         "title": problem.title,

@@ -11,7 +11,8 @@ from django_idempotency.exceptions import UnreadableReply
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
-DEFAULT_HEADERS: Final = frozenset(
+# A strict choice for `ReplyRule.headers`: headers that describe a resource or a body, and nothing of the project's own.
+STANDARD_HEADERS: Final = frozenset(
     {
         "accept-patch",
         "allow",
@@ -46,16 +47,24 @@ NEVER_STORED: Final = frozenset(
         "cookie",
         "date",
         "keep-alive",
+        "server",
         "set-cookie",
         "set-cookie2",
         "te",
         "trailer",
         "transfer-encoding",
         "upgrade",
+        "via",
         "www-authenticate",
     }
 )
 NEVER_STORED_KINDS: Final = re.compile(r"proxy-|.*[cx]srf")
+# Stored only if `extra_headers` names them: what sounds like a secret, and what describes one moment or one request.
+_LOOKS_PRIVATE: Final = re.compile(
+    r".*(auth|cookie|credential|jwt|nonce|passw|secret|session|signature|token)|.*(^|[-_])(otp|(api-?)?keys?)($|[-_])"
+    r"|(x-)?rate-?limit|server-timing|trace(parent|state)|x-(amzn?-|b3|correlation-id|request-id|runtime)"
+)
+_CONTROL: Final = re.compile(r"[ \t]*[\x00-\x08\x0a-\x1f\x7f]+[ \t]*")
 DEFAULT_MAX_BODY: Final = 1024 * 1024
 NO_BODY: Final = frozenset({204, 205, 304})  # a client would take the body for the start of the next response
 OF_THE_BYTES: Final = frozenset({"content-digest", "content-encoding", "repr-digest"})
@@ -63,7 +72,7 @@ OF_THE_BYTES: Final = frozenset({"content-digest", "content-encoding", "repr-dig
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A stored response: status, allowed headers in their order, and the body's bytes."""
+    """A stored response: status, headers in their order, and the body's bytes."""
 
     status: int
     headers: Headers
@@ -79,20 +88,28 @@ class Reply:
 class ReplyRule:
     """Which parts of an endpoint's responses are stored."""
 
-    headers: Collection[str] = DEFAULT_HEADERS  # the only headers stored
-    extra_headers: Collection[str] = ()  # stored too; keeps the default list
+    headers: Collection[str] | None = None  # the only headers stored; None: those the view set, except private ones
+    extra_headers: Collection[str] = ()  # stored too, although they are not in `headers`, or look private
     max_body: int | None = None  # bytes; a larger body is omitted and marked. None: the setting MAX_BODY, or 1 MiB
     schema_version: int = 1  # raise it when the endpoint's responses change shape
     body: bool = True  # False: no body is stored
 
     def __post_init__(self) -> None:
-        allowed = {*_check_storable("headers", self.headers), *_check_storable("extra_headers", self.extra_headers)}
-        object.__setattr__(self, "headers", frozenset(allowed))
-        object.__setattr__(self, "extra_headers", ())
+        extra = frozenset(_check_storable("extra_headers", self.extra_headers))
+        if self.headers is not None:
+            object.__setattr__(self, "headers", frozenset(_check_storable("headers", self.headers)) | extra)
+            extra = frozenset()
+        object.__setattr__(self, "extra_headers", extra)
         if self.max_body is not None and self.max_body < 0:
             raise ValueError(f"max_body must be at least 0, or None; it is {self.max_body!r}.")
         if self.schema_version < 1:
             raise ValueError(f"schema_version must be at least 1; it is {self.schema_version!r}.")
+
+    def stores(self, name: str) -> bool:
+        """True if a header of this name, in lower case, is stored."""
+        if self.headers is not None:
+            return name in self.headers
+        return name in self.extra_headers or not (_is_private(name) or _LOOKS_PRIVATE.match(name))
 
     @property
     def longest_body(self) -> int:
@@ -113,12 +130,17 @@ def _is_private(name: str) -> bool:
     return name in NEVER_STORED or NEVER_STORED_KINDS.match(name) is not None
 
 
+def unfold(value: str) -> str:
+    """Return a header's value with a space for each line break or control character, which HTTP does not allow."""
+    return _CONTROL.sub(" ", value)
+
+
 def capture(status: int, headers: Iterable[tuple[str, str]], body: bytes | None, rule: ReplyRule) -> Reply:
     """Return what the rule stores of a response; pass body=None if its body cannot be stored."""
     kept = body if not body or (rule.body and len(body) <= rule.longest_body) else None
-    described = rule.headers if kept is not None else frozenset(rule.headers) - OF_THE_BYTES
-    allowed = tuple((name, value) for name, value in headers if name.lower() in described)
-    return Reply(status, allowed, kept, rule.schema_version)
+    left_out = OF_THE_BYTES if kept is None else frozenset[str]()
+    stored = [pair for pair in headers if pair[0].lower() not in left_out and rule.stores(pair[0].lower())]
+    return Reply(status, tuple((name, unfold(value)) for name, value in stored), kept, rule.schema_version)
 
 
 def json_reply(status: int, data: Any, headers: Iterable[tuple[str, str]] = ()) -> Reply:

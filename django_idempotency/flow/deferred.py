@@ -90,8 +90,8 @@ def _queue(call: Call, work: StoredOperation, using: str) -> bool:
             return True
         decision = decide(records.find(call.ref(using)), call)
         match decision:
-            case Mismatch():
-                raise KeyReused
+            case Mismatch(old):
+                raise KeyReused(safe_new_key=old.settled)
             case Gone(old):
                 raise KeyExpired(f"{KeyExpired.__doc__} The key belonged to record {old.id}.")
             case Exhaust(old) | Replay(old) if old.status is not Status.COMPLETED:

@@ -17,6 +17,7 @@ from django_idempotency.exceptions import (
     AlreadyFinished,
     InsideTransaction,
     LostFence,
+    NotAResponse,
     NotExecuted,
     OutcomeUnknown,
     StoreUnavailable,
@@ -81,8 +82,9 @@ def finish(
     """
     _check_unfinished(attempt)
     for remaining in reversed(range(limits.TRIES)):
+        completion = Completion(attempt)
         try:
-            with Completion(attempt) as completion:
+            with completion:
                 result, stored = work()
                 completion.store(result)
                 ending.write(attempt, stored)
@@ -91,7 +93,8 @@ def finish(
             doubt(attempt, "refused_while_tainted")
             raise OutcomeUnknown from None
         except LostFence:
-            tell_fence_lost(attempt)
+            if completion.state is not Completion.State.WORKING:  # else `work` raised it, about another key
+                tell_fence_lost(attempt)
             raise
         except Uncertain as uncertain:
             if rerun and remaining and limits.may_repeat(uncertain):
@@ -152,20 +155,25 @@ def tell_fence_lost(attempt: Attempt) -> None:
     announce(signals.fence_lost, call=attempt.call, using=attempt.using)
 
 
-def fail(attempt: Attempt, error: BaseException) -> bool:
+def fail(attempt: Attempt, error: BaseException, *, proven: bool | None = None) -> bool:
     """End an attempt with an exception that is not a response.
 
-    True if nothing happened (T4); False if the outcome is unknown (T5).
+    True if nothing happened (T4); False if the outcome is unknown (T5). `proven` says what `proves_nothing_happened`
+    returned, if the caller has asked.
     """
     policy = attempt.call.policy
     released = policy.on_error is OnError.RELEASE and isinstance(error, Exception)
-    if (released or _proves_nothing_happened(error, policy)) and release(attempt, type(error).__name__):
+    released |= isinstance(error, NotAResponse) and not attempt.reached_out
+    if proven is None:
+        proven = proves_nothing_happened(error, policy)
+    if (released or proven) and release(attempt, type(error).__name__):
         return True
     doubt(attempt, type(error).__name__)
     return False
 
 
-def _proves_nothing_happened(error: BaseException, policy: Policy) -> bool:
+def proves_nothing_happened(error: BaseException, policy: Policy) -> bool:
+    """True if the view raised NotExecuted, or the policy's `not_executed` says the same of what it raised."""
     if isinstance(error, NotExecuted) or policy.not_executed is None:
         return isinstance(error, NotExecuted)
     try:

@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from django_idempotency.core.replies import Reply
-from django_idempotency.exceptions import Misplaced
+from django_idempotency.exceptions import Misplaced, NotAResponse
 from django_idempotency.flow.attempt import Attempt, KeyHandle
 from django_idempotency.flow.deferred import Write, defer
 from django_idempotency.flow.finish import finish
@@ -77,6 +77,8 @@ class Idempotency(KeyHandle):
 
     def _written(self, write: Callable[[], R]) -> tuple[R, Reply]:
         response = write()
+        if not isinstance(response, HttpResponseBase):
+            raise NotAResponse(response, self._attempt.call.operation)
         check_for_rollback(response)
         return self._capture(response)
 

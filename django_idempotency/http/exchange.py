@@ -16,27 +16,22 @@ from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase, StreamingHttpResponse
 
 from django_idempotency.conf import Arguments
-from django_idempotency.core import problems
-from django_idempotency.core.decisions import Accepted, Answer, Call, Replay
+from django_idempotency.core.decisions import Call
 from django_idempotency.core.policy import OnError, Policy, Streaming
-from django_idempotency.core.replies import Reply, capture
-from django_idempotency.exceptions import InvalidKey, NoPrincipal, NotExecuted, StoreUnavailable, UnstorableResponse
-from django_idempotency.flow.claim import peek
+from django_idempotency.core.replies import Reply, capture, unfold
+from django_idempotency.exceptions import (
+    InvalidKey,
+    NoPrincipal,
+    NotAResponse,
+    StoreUnavailable,
+    UnstorableResponse,
+)
+from django_idempotency.flow.finish import proves_nothing_happened
 from django_idempotency.http.atomic_requests import check_for_rollback, open_atomic_requests
 from django_idempotency.http.context import NONE, attach, is_protected
+from django_idempotency.http.own_responses import OwnResponses
 from django_idempotency.http.private_names import CSRF_META
-from django_idempotency.http.requests import call_from, key_lines, principal_of, rewind
-from django_idempotency.http.responses import (
-    ProblemDetails,
-    accepted_response,
-    apply_upgrade,
-    problem_for,
-    problem_response,
-    replay_response,
-    same_key_only,
-    unavailable_problem,
-)
-from django_idempotency.signals import logger
+from django_idempotency.http.requests import call_from, key_lines, principal_of, rewind, route_name
 from django_idempotency.store.database import alias
 
 Handler = Callable[[], Any]
@@ -52,20 +47,22 @@ class NotKept(Exception):
         self.response = response
 
 
-class Exchange:
+class Exchange(OwnResponses):
     """A request, its policy, and the view that answers it."""
 
     def __init__(self, request: HttpRequest, policy: Policy, handler: Handler, view: Any) -> None:
         self.request = request
         self.policy = policy
+        self.using = alias()
         self.handler = handler  # the view, with its arguments
         self.view = view  # carries the opt-outs from ATOMIC_REQUESTS
-        self.using = alias()
 
-    # Overridden for Django REST framework
+    # Overridden for Django REST framework, as `problem_response` and `answer` are
 
     def finalize(self, response: HttpResponseBase) -> HttpResponseBase:
-        """Return the response that the framework makes of what the view returned."""
+        """Return the response that the framework makes of what the view returned. NotAResponse if it is none."""
+        if not isinstance(response, HttpResponseBase):
+            raise NotAResponse(response, self.policy.operation or route_name(self.request))
         return response
 
     def capture(self, response: HttpResponseBase) -> tuple[HttpResponseBase, Reply]:
@@ -78,11 +75,11 @@ class Exchange:
 
     def stores_response_to(self, error: Exception) -> bool:
         """True if the project's response to this exception is stored: the view meant it as an error response."""
-        return self.policy.on_error is OnError.STORE or isinstance(error, (*ERROR_RESPONSES, *self.policy.refusals))
-
-    def problem_response(self, details: ProblemDetails) -> HttpResponseBase:
-        """Return an error response of the layer's own."""
-        return problem_response(details, self.policy.profile)
+        if isinstance(error, NotAResponse):
+            return False
+        if isinstance(error, (*ERROR_RESPONSES, *self.policy.refusals)):
+            return True
+        return self.policy.on_error is OnError.STORE and not proves_nothing_happened(error, self.policy)
 
     def parsed_form(self) -> Any:
         """Return a multipart body if the framework parses it; None to parse it as Django does."""
@@ -96,20 +93,16 @@ class Exchange:
 
     def call(self) -> Call | HttpResponseBase:
         """Return the call that this request makes, or the error response to a key that is missing or invalid."""
-        profile = self.policy.profile
         lines = key_lines(self.request, self.policy)
         if not lines:
-            return self.problem_response(ProblemDetails(problems.MISSING_KEY, profile.missing))
+            return self.missing_key_response()
         try:
             principal = principal_of(self.request, self.policy)
             return call_from(self.request, lines, self.policy, principal, self.parsed_form())
         except InvalidKey as error:
-            members = {"reason": error.reason}
-            return self.problem_response(
-                ProblemDetails(problems.INVALID_KEY, profile.invalid, str(error), members=members)
-            )
-        except NoPrincipal:
-            return self.problem_response(ProblemDetails(problems.NO_PRINCIPAL, 403))
+            return self.invalid_key_response(error)
+        except NoPrincipal as error:
+            return self.no_principal_response(error)
 
     @contextmanager
     def transactions(self) -> Iterator[None]:
@@ -137,41 +130,6 @@ class Exchange:
         """True if this is a validation error in a profile where such an error uses up no key."""
         return self.policy.profile.release_invalid and response.status_code in VALIDATION_STATUSES
 
-    # What the layer answers in the view's place
-
-    def answer(self, answer: Answer, call: Call) -> HttpResponseBase:
-        """Return the response that a decision stands for."""
-        if isinstance(answer, Accepted):
-            return accepted_response(call, answer.retry_after)
-        if not isinstance(answer, Replay):
-            return self.problem_response(problem_for(answer, call))
-        if self.policy.authorize is not None and not self.policy.authorize(self.request, answer.record):
-            raise PermissionDenied
-        return replay_response(apply_upgrade(answer.reply, self.policy), self.policy.profile)
-
-    def unavailable_response(self) -> HttpResponseBase:
-        return self.problem_response(unavailable_problem(self.policy))
-
-    def not_executed_response(self, error: NotExecuted) -> HttpResponseBase:
-        logger.info("Nothing was executed: %s", error)
-        unavailable = unavailable_problem(self.policy)
-        return self.problem_response(
-            ProblemDetails(problems.NOTHING_DONE, unavailable.status, "", unavailable.retry_after)
-        )
-
-    def unknown_outcome_response(self, call: Call) -> HttpResponseBase:
-        return self.problem_response(
-            ProblemDetails(problems.UNKNOWN, self.policy.profile.unknown, members=same_key_only(call))
-        )
-
-    def settled_response(self, call: Call) -> HttpResponseBase:
-        """Return what the record says now: another attempt, a reconciler or an operator has changed it."""
-        try:
-            answer = peek(call, self.using)
-        except StoreUnavailable:  # nothing is known, and the view has run
-            answer = None
-        return self.unknown_outcome_response(call) if answer is None else self.answer(answer, call)
-
 
 def capture_response(
     response: Any, policy: Policy, request: HttpRequest, *, withhold: bool = False
@@ -184,19 +142,22 @@ def capture_response(
         response = response.render()  # may return another response
     if isinstance(response, StreamingHttpResponse):
         body = _streamed_body(response, policy)
-        if withhold or _holds_csrf_token(response, request):  # reading the stream may have made the token
+        if withhold or _may_hold_csrf_token(request):  # reading the stream may have made the token
             body = None
     elif isinstance(response, HttpResponse):
-        private = withhold or _is_no_store(response) or _holds_csrf_token(response, request)
+        private = withhold or _is_no_store(response) or _may_hold_csrf_token(request)
         body = None if response.content and private else response.content
     else:
         body = None
+    for name, value in response.items():
+        if unfold(value) != value:  # Django folds some values that are not Latin-1, and servers refuse them
+            response[name] = unfold(value)
     return response, capture(response.status_code, response.items(), body, policy.reply)
 
 
-def _holds_csrf_token(response: HttpResponseBase, request: HttpRequest) -> bool:
-    """True if this is an HTML page and the reader's CSRF token was made for it. Django notes that in `META`."""
-    return CSRF_META in request.META and response.headers.get("Content-Type", "").startswith("text/html")
+def _may_hold_csrf_token(request: HttpRequest) -> bool:
+    """True if the reader's CSRF token was asked for: it may be in a body of any type. Django notes that in `META`."""
+    return CSRF_META in request.META
 
 
 def _is_no_store(response: HttpResponseBase) -> bool:

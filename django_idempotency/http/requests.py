@@ -1,10 +1,11 @@
 """From a request to a call: its principal, its key and its fingerprint."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from django.core.exceptions import BadRequest
 from django.core.files.uploadedfile import UploadedFile
 from django.db.models.options import Options
 from django.http import HttpRequest, QueryDict
@@ -29,6 +30,8 @@ MULTIPART: Final = "multipart/form-data"
 FORMS: Final = (URLENCODED, MULTIPART)
 ANONYMOUS: Final = "anonymous"
 UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
+F = TypeVar("F")
+_TEXT_ENCODINGS: Final = ("utf-8", "utf8", "us-ascii", "iso-8859-1", "latin-1")  # these decode every form
 
 
 def key_lines(request: HttpRequest, policy: Policy) -> list[str]:
@@ -103,6 +106,8 @@ def _primary_key(holder: Any, own_model: str = "") -> str:
     number = getattr(holder, "pk" if own is None else own.pk.attname, None)
     if number is None:
         return ""
+    if UNSTORABLE.search(str(number)):
+        raise NoPrincipal("The primary key of the caller has characters that cannot be stored.")
     kind = holder.__class__  # unlike type(), the class behind a lazy object
     label = models[0].concrete_model._meta.label_lower if models else f"{kind.__module__}.{kind.__qualname__}"
     return f"{label}:{number}" if own is None else str(number)
@@ -157,7 +162,7 @@ def _content(request: HttpRequest, data: Any) -> dict[str, Any]:
     if request.content_type == MULTIPART:
         if data is None:
             _keep_body(request)
-        fields = request.POST if data is None else data
+        fields = parse_form(request, lambda: request.POST) if data is None else data
         if fields or request.FILES or data is not None:
             return {"parts": [*_fields(fields), *_files(request.FILES)]}
     try:
@@ -173,10 +178,20 @@ def _content(request: HttpRequest, data: Any) -> dict[str, Any]:
 def _form(request: HttpRequest) -> QueryDict:
     _keep_body(request)
     try:
-        return request.POST
+        return parse_form(request, lambda: request.POST)
     except MultiPartParserError:
         forget_form(request)
         return QueryDict()
+
+
+def parse_form(request: HttpRequest, parse: Callable[[], F]) -> F:
+    """Return the parsed form; BadRequest if the client named a charset that is no text encoding, such as base64."""
+    try:
+        return parse()
+    except (LookupError, UnicodeError) as error:
+        if request.encoding is None or request.encoding.lower() in _TEXT_ENCODINGS:
+            raise
+        raise BadRequest("The charset in the Content-Type is not one that a form can have.") from error
 
 
 def _keep_body(request: HttpRequest) -> None:

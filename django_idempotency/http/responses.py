@@ -4,15 +4,16 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, Final
 
-from django.http import HttpResponse, JsonResponse
+from django.http import BadHeaderError, HttpResponse, JsonResponse
 from django.urls import NoReverseMatch, reverse
 
 from django_idempotency.conf import conf
 from django_idempotency.core import problems
-from django_idempotency.core.decisions import Call, Gone, InDoubt, InFlight, Mismatch
+from django_idempotency.core.decisions import Call, Gone, InDoubt, InFlight, Mismatch, Record
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.profiles import Profile
-from django_idempotency.core.replies import Reply
+from django_idempotency.core.replies import Reply, unfold
+from django_idempotency.signals import logger
 
 STATUS_ROUTE: Final = "django_idempotency:idempotency-operation"
 OMITTED_HEADER: Final = "Idempotency-Replay"
@@ -23,16 +24,22 @@ def plain_response(reply: Reply) -> HttpResponse:
     response = HttpResponse(reply.body or b"", status=reply.status)
     del response["Content-Type"]
     for name, value in reply.headers:
-        response[name] = value
+        try:
+            if unfold(value) != value:
+                raise BadHeaderError
+            response[name] = value
+        except (BadHeaderError, UnicodeError):  # in a reply that the project made itself, or in an old record
+            logger.error("A stored response has a header %r that cannot be sent; it is left out.", name)
     if "Location" in response:
         response.url = response["Location"]  # type: ignore[attr-defined] # Django's redirects have it
     return response
 
 
 def replay_response(reply: Reply, profile: Profile) -> HttpResponse:
-    """Return a stored reply as a response that is marked as a replay."""
+    """Return a stored reply as a response that is marked as a replay. No cache keeps it unless the view said so."""
     response = plain_response(reply)
     response[profile.replayed_header] = "true"
+    response.setdefault("Cache-Control", "no-store")
     if reply.omitted:
         response[OMITTED_HEADER] = "omitted"
     return response
@@ -101,14 +108,21 @@ def problem_for(answer: Gone | InDoubt | InFlight | Mismatch, call: Call) -> Pro
     """Return the problem that a decision stands for."""
     profile = call.policy.profile
     match answer:
-        case Mismatch():
-            return ProblemDetails(problems.MISMATCH, profile.mismatch, members={"safe_new_key": True})
+        case Mismatch(record):
+            detail = "" if record.settled else problems.NOT_SETTLED
+            return ProblemDetails(problems.MISMATCH, profile.mismatch, detail, members=new_key_advice(call, record))
         case InFlight(_, retry_after):
             return ProblemDetails(problems.IN_FLIGHT, profile.in_flight, "", retry_after, same_key_only(call))
         case InDoubt():
             return ProblemDetails(problems.UNKNOWN, profile.unknown, members=same_key_only(call))
-        case Gone():
-            return ProblemDetails(problems.EXPIRED, profile.gone, members={"safe_new_key": True})
+        case Gone(record):
+            detail = "" if record.settled else problems.EXPIRED_IN_GRACE
+            return ProblemDetails(problems.EXPIRED, profile.gone, detail, members=new_key_advice(call, record))
+
+
+def new_key_advice(call: Call, record: Record) -> dict[str, Any]:
+    """Return the members that say whether the client may use a new key."""
+    return {"safe_new_key": True} if record.settled else same_key_only(call)
 
 
 def same_key_only(call: Call) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """The life of a protected request, from its key to its response: `run` for sync views, `arun` for async ones.
 
 In leased mode the key is claimed in a transaction of its own; `LeasedRequest` then turns whatever the view does into a
-response. In atomic mode claim, view and stored response share one transaction; that is `AtomicRequest`.
+response. In atomic mode claim, view and stored response share one transaction; that is `atomic_run.AtomicRequest`.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -13,16 +14,16 @@ from asgiref.sync import sync_to_async
 from django.db import Error
 from django.http.response import HttpResponseBase
 
-from django_idempotency.core.decisions import Answer, Call, InDoubt, InFlight
+from django_idempotency.core.decisions import Call, InFlight
 from django_idempotency.core.policy import Mode, Transaction
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import LostFence, NotExecuted, OutcomeUnknown, StoreUnavailable
-from django_idempotency.flow import atomic
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.claim import begin, peek
-from django_idempotency.flow.finish import doubt, fail, finish, release
+from django_idempotency.flow.finish import doubt, fail, finish, proves_nothing_happened, release
 from django_idempotency.flow.heartbeat import beating
 from django_idempotency.http.atomic_requests import RollbackRequired
+from django_idempotency.http.atomic_run import AtomicRequest
 from django_idempotency.http.context import Idempotency, attach, protection, run_to_end
 from django_idempotency.http.exchange import Exchange, NotKept
 from django_idempotency.http.waiting import wait_for_answer
@@ -67,7 +68,7 @@ async def arun(exchange: Exchange) -> HttpResponseBase:
         leased = LeasedRequest(exchange, attempt, late=True)
         try:
             with beating(attempt):
-                response = await exchange.handler()
+                response = exchange.finalize(await exchange.handler())
             return await run_to_end(sync_to_async(leased.on_return)(response))
         except Exception as error:  # noqa: BLE001 - raised again unless there is a response for it
             return await run_to_end(sync_to_async(leased.on_exception)(error))
@@ -108,18 +109,28 @@ class LeasedRequest:
         self.call = attempt.call
         self.context = Idempotency(attempt, exchange.capture, late=late)
         self.in_transaction = False  # the transaction that stores the response has begun
+        self.about_another_key: Exception | None = None  # what the project's code raised about a key that it used
         attach(exchange.request, self.context)
 
     def run_view(self) -> tuple[HttpResponseBase, Reply]:
         """Run the view in the transaction that stores its response."""
-        with self.exchange.transactions():
-            self.in_transaction = True
+        with self.exchange.transactions(), self.project_code():
             return self.keep(self.exchange.finalize(self.exchange.handler()))
+
+    @contextmanager
+    def project_code(self) -> Iterator[None]:
+        """Run the project's code in the transaction that stores its response."""
+        self.in_transaction = True
+        try:
+            yield
+        except (OutcomeUnknown, LostFence) as error:
+            self.about_another_key = error
+            raise
 
     def explain(self, error: Exception) -> tuple[HttpResponseBase, Reply]:
         """Make the project's response to an exception in the transaction that stores it."""
-        self.in_transaction = True
-        return self.keep(self.exchange.explain(error))
+        with self.project_code():
+            return self.keep(self.exchange.explain(error))
 
     def keep(self, response: HttpResponseBase) -> tuple[HttpResponseBase, Reply]:
         """Return the response and the reply to store of it."""
@@ -144,6 +155,8 @@ class LeasedRequest:
 
     def on_unstored(self, error: Exception, *, after_view: bool) -> HttpResponseBase:
         """Return the response to give when `finish` stored none; raise the error if the view, or its COMMIT, failed."""
+        if error is self.about_another_key:
+            return self.on_exception(error)
         match error:
             case NotKept():
                 return self.release_or_doubt(error.response)
@@ -188,63 +201,10 @@ class LeasedRequest:
             except Exception as unexplained:
                 fail(self.attempt, unexplained)
                 raise
-        released = fail(self.attempt, error)
-        if isinstance(error, NotExecuted):
-            return self.exchange.not_executed_response(error) if released else self.exchange.settled_response(self.call)
+        proven = proves_nothing_happened(error, self.call.policy)
+        released = fail(self.attempt, error, proven=proven)
+        if isinstance(error, NotExecuted) and not released:
+            return self.exchange.settled_response(self.call)
+        if proven and released and isinstance(error, Exception):
+            return self.exchange.not_executed_response(error)
         raise error
-
-
-class AtomicRequest:
-    """One request in atomic mode. A response that is not stored is rolled back with the claim, which frees the key."""
-
-    def __init__(self, exchange: Exchange, call: Call) -> None:
-        self.exchange = exchange
-        self.call = call
-        self.view_ran = False
-
-    def run(self) -> HttpResponseBase:
-        """Run the view under its key."""
-        exchange, call = self.exchange, self.call
-        try:
-            outcome = self.run_once()
-            if isinstance(outcome, InFlight):
-                look = partial(atomic.peek_alone, call, exchange.using)
-                outcome = wait_for_answer(outcome, call.policy.wait, look) or self.run_once()
-        except NotKept as error:
-            return self.unless_in_doubt(error.response)
-        except StoreUnavailable:
-            return exchange.unavailable_response()
-        except OutcomeUnknown:  # of this COMMIT, or of another key that the view used
-            return exchange.unknown_outcome_response(call)
-        except NotExecuted as error:
-            return self.unless_in_doubt(exchange.not_executed_response(error))
-        return outcome if isinstance(outcome, HttpResponseBase) else exchange.answer(outcome, call)
-
-    def run_once(self) -> HttpResponseBase | Answer:
-        """Claim the key and run the view. An error response is stored after the view's writes were rolled back."""
-        try:
-            return atomic.run_atomic(self.call, self.run_view, self.exchange.using)
-        except RollbackRequired as error:
-            response = error.response
-        except Exception as error:
-            if not self.exchange.stores_response_to(error):
-                raise
-            response = self.exchange.explain(error)
-        return atomic.run_atomic(self.call, lambda attempt: self.exchange.keep(response), self.exchange.using)
-
-    def run_view(self, attempt: Attempt) -> tuple[HttpResponseBase, Reply]:
-        """Run the view in the transaction of its claim. It runs again after a deadlock."""
-        if self.view_ran:
-            self.exchange.rewind()
-        self.view_ran = True
-        attach(self.exchange.request, Idempotency(attempt, self.exchange.capture, late=False))
-        with self.exchange.transactions():
-            return self.exchange.keep(self.exchange.finalize(self.exchange.handler()))
-
-    def unless_in_doubt(self, response: HttpResponseBase) -> HttpResponseBase:
-        """Return this response, unless the outcome of an earlier attempt is unknown: that record was not changed."""
-        try:
-            found = atomic.peek_alone(self.call, self.exchange.using)
-        except StoreUnavailable:
-            return self.exchange.unavailable_response()
-        return self.exchange.answer(found, self.call) if isinstance(found, InDoubt) else response

@@ -6,7 +6,7 @@ from functools import partial
 from types import FunctionType
 from typing import Any, Final
 
-from django.urls import ResolverMatch, get_resolver
+from django.urls import Resolver404, ResolverMatch, get_resolver, get_script_prefix, resolve
 
 from django_idempotency.conf import Arguments, policy, urlconf
 from django_idempotency.http.private_names import rest_actions, rest_arguments, rest_class
@@ -93,6 +93,23 @@ def project_endpoints() -> list[Endpoint]:
     except (TypeError, ValueError):
         return []
     return [] if root is None else list(endpoints(get_resolver(root).url_patterns))
+
+
+def policies_of(operation: str, path: str, root: Any = None) -> list[Arguments] | None:
+    """Return the policies of the endpoints of this operation; None if neither its name nor the path leads to one."""
+    found = [each for each in endpoints(get_resolver(root).url_patterns) if operation in _operations(each)]
+    if not found:
+        try:
+            match = resolve(path.removeprefix(get_script_prefix().rstrip("/")), root)
+        except Resolver404:
+            return None
+        found = [Endpoint(match.route, match.func, match.view_name)]
+    return [arguments for endpoint in found for arguments, _action in endpoint.policies()]
+
+
+def _operations(endpoint: Endpoint) -> set[str]:
+    given = [arguments.given.get("operation") for arguments, _action in endpoint.policies()]
+    return {endpoint.name, *filter(None, given)}
 
 
 def operation_names(root: str) -> Iterator[str]:

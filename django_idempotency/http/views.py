@@ -3,6 +3,8 @@
 from typing import Any, Final
 from uuid import UUID
 
+from django.core.exceptions import PermissionDenied
+from django.db import Error
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.cache import never_cache
@@ -11,16 +13,20 @@ from django.views.generic import View
 
 from django_idempotency.conf import default_policy
 from django_idempotency.core import problems
+from django_idempotency.core.decisions import is_settled
 from django_idempotency.core.keys import unguessable
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.progress import Progress
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import NoPrincipal, StoreUnavailable
 from django_idempotency.http.atomic_requests import opt_out_of_atomic_requests
+from django_idempotency.http.own_responses import require_authorization
 from django_idempotency.http.requests import ANONYMOUS, principal_of
 from django_idempotency.http.responses import ProblemDetails, problem_response, replay_response, unavailable_problem
+from django_idempotency.http.urlconf import policies_of
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.monitoring.health import health
+from django_idempotency.signals import logger
 from django_idempotency.store import records
 from django_idempotency.store.database import alias
 from django_idempotency.store.limits import limited
@@ -41,7 +47,8 @@ def operation_status(request: HttpRequest, ref: str) -> HttpResponse:
     principal = _principal(request, policy)  # before the record is read, so that no header tells whether there is one
     try:
         with limited(using, policy.claim_limit.total_seconds()):
-            response = _status_of(ref, principal, policy, using)
+            row = _read_deferred(ref, using)
+        response = _status_of(row, principal, policy, request)
     except StoreUnavailable:
         response = problem_response(unavailable_problem(policy), policy.profile)
     response["Cache-Control"] = "no-store"
@@ -55,12 +62,12 @@ def _principal(request: HttpRequest, policy: Policy) -> str | None:
         return None
 
 
-def _status_of(ref: str, principal: str | None, policy: Policy, using: str) -> HttpResponse:
-    row = _read_deferred(ref, using)
+def _status_of(row: IdempotencyKey | None, principal: str | None, policy: Policy, request: HttpRequest) -> HttpResponse:
     if row is None or not _owns(principal, row):
         return problem_response(ProblemDetails(problems.NOT_FOUND, 404), policy.profile)
     reply = records.reply_of(row)
     if reply is not None and not row.retention_over:
+        _require_authorization(request, row)
         return replay_response(reply, policy.profile)
     if row.status in (Status.PENDING, Status.IN_PROGRESS, Status.UNKNOWN):
         return _progress_response(row, policy)
@@ -86,6 +93,23 @@ def _owns(principal: str | None, row: IdempotencyKey) -> bool:
     return principal is not None and principal == row.principal
 
 
+def _require_authorization(request: HttpRequest, row: IdempotencyKey) -> None:
+    """Ask the `authorize` of the endpoint that took the work, as a retry of its request would.
+
+    Work of `enqueue` has no endpoint. If that of a request cannot be found, its policy is not known, and nothing is
+    replayed.
+    """
+    if not row.request_path:
+        return
+    policies = policies_of(row.operation, row.request_path, getattr(request, "urlconf", None))
+    if policies is None:
+        logger.warning("No endpoint has the operation %r, so its `authorize` cannot be asked.", row.operation)
+        raise PermissionDenied
+    record = records.as_read(row)
+    for arguments in policies:
+        require_authorization(arguments.policy(), request, record)
+
+
 def _progress_response(row: IdempotencyKey, policy: Policy) -> HttpResponse:
     progress = Progress.load(row.progress)
     body: dict[str, Any] = {"operation_ref": str(row.id), "status": row.status, "steps": progress.finished}
@@ -98,24 +122,38 @@ def _progress_response(row: IdempotencyKey, policy: Policy) -> HttpResponse:
 
 def _problem_of(row: IdempotencyKey, policy: Policy) -> ProblemDetails:
     """Return the problem of work that ended without a response that can be replayed."""
-    dead = row.status == Status.DEAD_LETTER
-    members = {"safe_new_key": not dead, "operation_ref": str(row.id)}
-    if dead:
+    settled = is_settled(Status(row.status), row.grace_left)
+    members = {"safe_new_key": settled, "operation_ref": str(row.id)}
+    if row.status == Status.DEAD_LETTER:
         return ProblemDetails(problems.UNKNOWN, policy.profile.unknown, members=members)
     if row.status == Status.FAILED_RETRYABLE:
         return ProblemDetails(problems.NOTHING_DONE, 409, members=members)
-    return ProblemDetails(problems.EXPIRED, policy.profile.gone, members=members)
+    detail = "" if settled else problems.EXPIRED_IN_GRACE
+    return ProblemDetails(problems.EXPIRED, policy.profile.gone, detail, members=members)
 
 
 @opt_out_of_atomic_requests  # else Django would open a transaction first, and an unavailable store would be a 500
 @never_cache
 @require_safe
 def health_view(request: HttpRequest) -> JsonResponse:
-    """Return 200 if no problem is found, 503 if a person should look or the store does not answer. No key is named."""
+    """Return 200 if no problem is found, 503 if a person should look or the store does not answer.
+
+    No key is named. Of an error, only staff see more than its class.
+    """
     using = alias()
     try:
         with limited(using, HEALTH_LIMIT_SECONDS):
             found = health(using)
     except StoreUnavailable:
         return JsonResponse({"healthy": False, "complaints": ["The store does not answer."]}, status=503)
+    if not _is_staff(request):
+        found = found.without_details()
     return JsonResponse(found.as_json(), status=503 if found.complaints else 200)
+
+
+def _is_staff(request: HttpRequest) -> bool:
+    user: Any = getattr(request, "user", None)
+    try:
+        return user is not None and bool(user.is_active and getattr(user, "is_staff", False))
+    except Error:  # sessions and users may be in a database that does not answer
+        return False

@@ -64,6 +64,11 @@ class Health:
             runs=self.jobs,
         )
 
+    def without_details(self) -> "Health":
+        """Return the same with the class of each error alone: a message may name hosts, tables and values."""
+        jobs = {name: replace(run, error=run.error.partition(":")[0]) for name, run in self.jobs.items()}
+        return replace(self, jobs=jobs)
+
     def as_json(self) -> dict[str, Any]:
         found = self.findings
         codes, complaints = [finding.code.value for finding in found], [describe_plainly(each) for each in found]

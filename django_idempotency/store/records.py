@@ -83,6 +83,26 @@ def make_record(columns: Columns) -> Record:
     )
 
 
+def as_read(row: IdempotencyKey) -> Record:
+    """Return what requests decide by, from a whole record. Policies get a record in this form."""
+    return Record(
+        id=row.id,
+        scope=row.scope,
+        key=row.key,
+        status=Status(row.status),
+        fingerprint=row.fingerprint,
+        token=row.attempt_token,
+        attempts=row.attempts,
+        tainted=row.tainted,
+        deferred=row.deferred,
+        on_lost_lease=LostLease(row.on_lost_lease),
+        lease_left=None if row.locked_until is None else (row.locked_until - row.read_at).total_seconds(),
+        grace_left=row.grace_left,
+        expires_in=None if row.expires_at is None else (row.expires_at - row.read_at).total_seconds(),
+        reply=reply_of(row),
+    )
+
+
 def _uuid(value: UUID | str) -> UUID:
     return value if isinstance(value, UUID) else UUID(value)
 

@@ -104,9 +104,9 @@ def refused_as(answer: Answer, status: int, expected: str) -> bool:
 
 
 def is_replay(answer: Answer, first: Answer) -> bool:
-    """The same status, bytes and headers, and the mark."""
+    """The same status, bytes and headers, and the mark. No cache keeps it unless the view said so."""
     assert (answer.status, answer.body) == (first.status, first.body)
-    assert lasting(answer) == lasting(first)
+    assert lasting(answer) == {"Cache-Control": "no-store", **lasting(first)}
     assert "Idempotency-Replayed" not in first.headers
     return answer.headers["Idempotency-Replayed"] == "true"
 

@@ -7,7 +7,19 @@ import pytest
 
 from django_idempotency import IETF, STRIPE, Profile
 from django_idempotency.core import problems
-from django_idempotency.core.problems import INVALID_KEY, MISMATCH, MISSING_KEY, UNAVAILABLE, UNKNOWN, Problem, render
+from django_idempotency.core.problems import (
+    IN_FLIGHT,
+    INVALID_KEY,
+    MISMATCH,
+    MISSING_KEY,
+    NO_PRINCIPAL,
+    NOT_FOUND,
+    NOTHING_DONE,
+    UNAVAILABLE,
+    UNKNOWN,
+    Problem,
+    render,
+)
 
 ALL = [each for each in vars(problems).values() if isinstance(each, Problem)]
 
@@ -59,21 +71,34 @@ def test_published_rules_are_linked_and_are_the_type() -> None:
     assert json.loads(reply.body or b"")["type"] == "https://example.org/keys"
 
 
+STRIPES_TYPES = ("api_error", "card_error", "idempotency_error", "invalid_request_error")
+
+
 @pytest.mark.parametrize(
-    ("problem", "kind"),
+    ("problem", "kind", "code"),
     [
-        (MISSING_KEY, "idempotency_error"),
-        (INVALID_KEY, "idempotency_error"),
-        (MISMATCH, "idempotency_error"),
-        (UNKNOWN, "api_error"),
-        (UNAVAILABLE, "api_error"),
+        (MISSING_KEY, "idempotency_error", MISSING_KEY.code),
+        (INVALID_KEY, "idempotency_error", INVALID_KEY.code),
+        (MISMATCH, "idempotency_error", MISMATCH.code),
+        (IN_FLIGHT, "idempotency_error", "idempotency_key_in_use"),
+        (NOT_FOUND, "invalid_request_error", "resource_missing"),
+        (NO_PRINCIPAL, "invalid_request_error", NO_PRINCIPAL.code),
+        (UNKNOWN, "api_error", UNKNOWN.code),
+        (UNAVAILABLE, "api_error", UNAVAILABLE.code),
+        (NOTHING_DONE, "api_error", NOTHING_DONE.code),
     ],
+    ids=lambda each: getattr(each, "code", None),
 )
-def test_stripes_clients_read_an_error_object(problem: Problem, kind: str) -> None:
+def test_stripes_clients_read_an_error_object(problem: Problem, kind: str, code: str) -> None:
     reply = render(STRIPE, problem, 400, safe_new_key=True)
     assert reply.headers == (("Content-Type", "application/json"),)
     said = json.loads(reply.body or b"")
-    assert said == {"error": {"type": kind, "code": problem.code, "message": problem.detail}}
+    assert said == {"error": {"type": kind, "code": code, "message": problem.detail}}
+
+
+@pytest.mark.parametrize("problem", ALL, ids=lambda each: each.code)
+def test_every_problem_has_a_type_that_stripes_clients_know(problem: Problem) -> None:
+    assert problem.stripe_type in STRIPES_TYPES
 
 
 def test_an_api_can_give_problems_its_own_shape() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from django_idempotency import Reply, ReplyRule, json_reply
-from django_idempotency.core.replies import DEFAULT_HEADERS, NEVER_STORED, capture, dump_headers, load_headers
+from django_idempotency.core.replies import NEVER_STORED, STANDARD_HEADERS, capture, dump_headers, load_headers
 from django_idempotency.exceptions import UnreadableReply
 
 EVERYTHING = [
@@ -27,6 +27,7 @@ EVERYTHING = [
     ("Link", '</payments/1>; rel="self"'),
     ("link", '</payments>; rel="up"'),
 ]
+INTERNAL = ("X-Internal", "secret")
 KEPT = (
     ("Content-Type", "application/json"),
     ("Location", "/payments/1"),
@@ -35,19 +36,76 @@ KEPT = (
 )
 
 
-def test_only_allowed_headers_are_kept_in_order_and_with_repetitions() -> None:
-    assert capture(201, EVERYTHING, b"{}", ReplyRule()) == Reply(201, KEPT, b"{}")
+STRICT = ReplyRule(headers=STANDARD_HEADERS)
+
+
+def test_the_headers_that_the_view_set_are_kept_in_order_and_with_repetitions() -> None:
+    cost = ("X-Request-Cost", "7")
+    assert capture(201, [*EVERYTHING, cost], b"{}", ReplyRule()).headers == (*KEPT[:1], INTERNAL, *KEPT[1:], cost)
+
+
+def test_the_strict_list_keeps_nothing_else() -> None:
+    assert capture(201, EVERYTHING, b"{}", STRICT) == Reply(201, KEPT, b"{}")
 
 
 def test_the_list_can_be_extended() -> None:
-    reply = capture(201, EVERYTHING, b"{}", ReplyRule(extra_headers=["X-Internal"]))
-    assert ("X-Internal", "secret") in reply.headers
+    reply = capture(201, EVERYTHING, b"{}", ReplyRule(headers=STANDARD_HEADERS, extra_headers=["X-Internal"]))
+    assert INTERNAL in reply.headers
     assert set(KEPT) < set(reply.headers)
 
 
 def test_the_list_can_be_replaced() -> None:
     assert capture(201, EVERYTHING, b"{}", ReplyRule(headers=["LOCATION"])).headers == (("Location", "/payments/1"),)
     assert capture(201, EVERYTHING, b"{}", ReplyRule(headers=())).headers == ()
+
+
+LOOK_PRIVATE = [
+    "X-Auth-Token",
+    "X-Access-Token",
+    "Refresh-Token",
+    "X-Api-Key",
+    "ApiKey",
+    "X-Amz-Security-Token",
+    "X-Session-Id",
+    "Session",
+    "X-Secret",
+    "Client-Secret",
+    "X-Password",
+    "X-Credentials",
+    "X-OTP",
+    "X-JWT",
+    "Signature",
+    "X-Cookie-Consent",
+    "Key",
+    "X-Request-ID",
+    "X-Correlation-ID",
+    "Traceparent",
+    "Tracestate",
+    "Server-Timing",
+    "X-Runtime",
+    "X-RateLimit-Remaining",
+    "RateLimit",
+]
+
+
+@pytest.mark.parametrize("name", LOOK_PRIVATE)
+def test_what_sounds_private_is_stored_only_where_it_is_named(name: str) -> None:
+    assert capture(201, [(name, "1")], b"", ReplyRule()).headers == ()
+    assert capture(201, [(name, "1")], b"", ReplyRule(extra_headers=[name])).headers == ((name, "1"),)
+
+
+@pytest.mark.parametrize(
+    "name", ["X-Custom", "X-Request-Cost", "X-Total-Count", "ETag", "Monkey", "X-Carbon-Footprint", "Content-Location"]
+)
+def test_what_does_not_is_stored(name: str) -> None:
+    assert capture(201, [(name, "1")], b"", ReplyRule()).headers == ((name, "1"),)
+
+
+@given(st.sampled_from(sorted(NEVER_STORED)), st.booleans(), st.booleans())
+def test_what_is_never_stored_is_not_stored_by_any_rule(name: str, capitals: bool, strict: bool) -> None:
+    assert (
+        capture(200, [(name.title() if capitals else name, "x")], b"", STRICT if strict else ReplyRule()).headers == ()
+    )
 
 
 UNTIMED = settings(deadline=None)  # a busy machine is no failure
@@ -108,6 +166,8 @@ def test_the_schema_version_goes_with_the_reply() -> None:
         "Upgrade",
         "Content-Length",
         "Clear-Site-Data",
+        "Server",
+        "Via",
     ],
 )
 @pytest.mark.parametrize("argument", ["headers", "extra_headers"])
@@ -133,7 +193,8 @@ def test_a_wrong_rule_names_its_argument(arguments: dict[str, Any], named: str) 
 
 
 def test_rules_that_allow_the_same_are_equal() -> None:
-    assert ReplyRule(extra_headers=["X-A"]) == ReplyRule(headers=[*DEFAULT_HEADERS, "x-a"])
+    assert ReplyRule(headers=["X-B"], extra_headers=["X-A"]) == ReplyRule(headers=["x-b", "x-a"])
+    assert ReplyRule(extra_headers=["X-A", "x-b"]) == ReplyRule(extra_headers=["X-B", "x-a"])
     assert hash(ReplyRule()) == hash(ReplyRule())
 
 

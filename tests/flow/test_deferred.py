@@ -396,8 +396,9 @@ def test_a_step_that_a_person_gave_back_has_all_its_attempts(settings: Any, monk
 def test_without_a_view_the_same_key_is_the_same_work() -> None:
     references = {enqueue("billing", "invoice-7", export, title="may") for _ in range(3)}
     assert [*references] == MESSAGES
-    with pytest.raises(KeyReused):
+    with pytest.raises(KeyReused, match="Do not use a new key") as reused:
         enqueue("billing", "invoice-7", export, title="june")
+    assert not reused.value.safe_new_key
     assert perform(MESSAGES[0]) == "landed"
     assert enqueue("billing", "invoice-7", export, title="may") == MESSAGES[0]
     assert (record().status, len(MESSAGES), booked()) == ("completed", 1, STEPS)

@@ -276,3 +276,15 @@ def test_finished_work_is_not_in_doubt_whatever_comes_after() -> None:
     finish(attempt, Booking(call))
     fail(attempt, RuntimeError())
     assert status_of(call) is Status.COMPLETED
+
+
+def test_a_lost_fence_of_another_key_is_not_told_of_this_attempt() -> None:
+    attempt = claimed(a_call())
+
+    def work() -> tuple[str, Reply]:
+        raise LostFence("about the other key")
+
+    with heard(signals.fence_lost) as fences, pytest.raises(LostFence):
+        finish(attempt, work)
+    assert fences == []
+    assert finish(attempt, Booking(attempt.call)) == "booked", "nobody has taken the record over"

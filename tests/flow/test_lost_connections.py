@@ -212,6 +212,28 @@ def test_a_store_that_goes_away_after_a_call_leaves_doubt(proxy: Proxy, settings
     assert (answer.status_code, answer.json()["safe_new_key"]) == (409, False)
 
 
+def test_another_body_after_a_lost_connection_is_warned_against_a_new_key(proxy: Proxy, settings: Any) -> None:
+    """The charge may have happened: a client that is told "use a new key" pays twice."""
+
+    @idempotent(transaction="late", share_anonymous=True, claim_limit=SHORT)
+    def pay(request: Any) -> HttpResponse:
+        request.idempotency.derive("charge")
+        proxy.close()
+        return HttpResponse("paid")
+
+    settings.DATABASE_ROUTERS = [Router()]
+    settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": [path("it", pay, name="it")]})
+    client, key = Client(), {"Idempotency-Key": uuid4().hex}
+    lost = client.post("/it", {"amount": 1}, "application/json", headers=key)
+    assert (lost.status_code, lost.json()["safe_new_key"]) == (409, False)
+    settings.DATABASE_ROUTERS = []
+    for _ in range(2):
+        refused = client.post("/it", {"amount": 1, "sent_at": "later"}, "application/json", headers=key)
+        assert (refused.status_code, refused.json()["safe_new_key"]) == (422, False)
+        assert "Do not send it with a new key" in refused.json()["detail"]
+        IdempotencyKey.objects.update(status=Status.UNKNOWN, locked_until=None, reconcile_after="2000-01-01T00:00Z")
+
+
 class Router:
     def db_for_write(self, model: Any, **hints: Any) -> str:
         return ALIAS

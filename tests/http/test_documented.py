@@ -11,7 +11,6 @@ import pytest
 
 import django_idempotency
 from django_idempotency import IETF, FingerprintRule, KeyRule, Policy, Profile, ReplyRule
-from django_idempotency.core.replies import DEFAULT_HEADERS
 
 PACKAGE = Path(django_idempotency.__file__).parent
 REFERENCE = PACKAGE.parent / "docs" / "reference"
@@ -24,7 +23,6 @@ NAMES: Mapping[str, Any] = {
     "KeyRule": KeyRule,
     "FingerprintRule": FingerprintRule,
     "ReplyRule": ReplyRule,
-    "DEFAULT_HEADERS": DEFAULT_HEADERS,
 }
 
 

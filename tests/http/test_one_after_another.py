@@ -4,14 +4,19 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.test import AsyncClient
 from django.urls import path
+from rest_framework.authentication import SessionAuthentication
+from rest_framework.views import APIView
 
+from django_idempotency import signals
 from django_idempotency.decorators import idempotent
-from django_idempotency.exceptions import OutcomeUnknown
+from django_idempotency.exceptions import LostFence, OutcomeUnknown
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.once import once
+from django_idempotency.rest_framework import IdempotentMixin
+from tests.kit.calls import heard
 from tests.kit.http import KEY, Person
 
 pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db(transaction=True)]
@@ -103,3 +108,52 @@ def test_an_answer_that_is_stored_wins_over_another_keys_doubt(alice: Person, se
     settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": [path("it", view, name="it")]})
     assert [alice.post("/it").status_code for _ in range(2)] == [201, 201]
     assert RUNS == ["paid"]
+
+
+@pytest.mark.parametrize("error", [OutcomeUnknown, LostFence])
+@pytest.mark.parametrize("policy", [{}, {"transaction": "late"}], ids=["whole", "late"])
+@pytest.mark.parametrize("rest", [False, True])
+def test_an_error_about_another_key_leaves_this_one_unknown_at_once(
+    alice: Person, settings: Any, policy: Any, error: type[Exception], rest: bool
+) -> None:
+    """Not in progress until its lease ends; and no other attempt has taken this record over."""
+
+    def fail(request: Any) -> HttpResponse:
+        RUNS.append("ran")
+        raise error("about the other key")
+
+    class Rest(IdempotentMixin, APIView):
+        authentication_classes = (SessionAuthentication,)
+        idempotency = policy
+
+        def post(self, request: Any) -> HttpResponse:
+            return fail(request)
+
+    view = Rest.as_view() if rest else idempotent(**policy)(fail)
+    settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": [path("it", view, name="it")]})
+    with heard(signals.fence_lost) as fences:
+        answers = [alice.post("/it") for _ in range(2)]
+    assert [(each.status_code, each.json()["safe_new_key"]) for each in answers] == [(409, False)] * 2
+    assert {each.json()["code"] for each in answers} == {"idempotency_outcome_unknown"}
+    row = IdempotencyKey.objects.get()
+    assert (row.status, row.last_error_code, RUNS) == ("unknown", error.__name__, ["ran"])
+    assert fences == []
+
+
+def asks_for_another_key(error: Exception, context: Any) -> HttpResponse:
+    raise LostFence("about the other key")
+
+
+def test_the_projects_exception_handler_may_fail_with_one_too(alice: Person, settings: Any) -> None:
+    class Rest(IdempotentMixin, APIView):
+        authentication_classes = (SessionAuthentication,)
+
+        def post(self, request: Any) -> HttpResponse:
+            raise Http404
+
+    settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "EXCEPTION_HANDLER": f"{__name__}.asks_for_another_key"}
+    settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": [path("it", Rest.as_view(), name="it")]})
+    with heard(signals.fence_lost) as fences:
+        answers = [alice.post("/it").status_code for _ in range(2)]
+    assert IdempotencyKey.objects.get().status == "unknown"
+    assert (answers[1], fences) == (409, [])

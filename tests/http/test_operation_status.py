@@ -1,6 +1,7 @@
 """What a client that got a 202 sees: pending, progress, the answer; and what everybody else sees: nothing."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -8,17 +9,23 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 from django.db.models import F
+from django.http import HttpRequest, HttpResponse
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.urls import include, path
+from rest_framework.authentication import SessionAuthentication
 from rest_framework.authtoken.models import Token
+from rest_framework.views import APIView
 
 from django_idempotency import maintenance
+from django_idempotency.decorators import idempotent
 from django_idempotency.exceptions import Misplaced
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.operations import perform
+from django_idempotency.rest_framework import IdempotentMixin
 from testproject.payments.models import LedgerEntry
 from tests.kit.databases import nobody_answers
-from tests.kit.exports import MESSAGES, STEPS
+from tests.kit.exports import MESSAGES, STEPS, export
 from tests.kit.http import KEY, Person, atomic_requests
 from tests.kit.operations import begin_anew
 from tests.kit.rides import WORLD, Killed
@@ -244,3 +251,63 @@ def test_a_session_alone_is_enough_where_there_is_no_rest_framework(alice: Perso
     mine.user, other.user = alice.user, Person("bob").user
     assert (view(mine, ref=reference).status_code, view(other, ref=reference).status_code) == (202, 404)
     assert (view(rf.head("/"), ref=reference).status_code, view(rf.post("/"), ref=reference).status_code) == (404, 405)
+
+
+# `authorize` of the endpoint that took the work
+
+ALLOWED = {"alice": True}
+
+
+def may_see(request: HttpRequest, record: Any) -> bool:
+    assert record.reply is not None
+    return ALLOWED.get(request.user.get_username(), False)
+
+
+@idempotent(transaction="late", authorize=may_see)
+def ask_with_permission(request: HttpRequest) -> HttpResponse:
+    return request.idempotency.defer(export, title="may")  # type: ignore[attr-defined,no-any-return]
+
+
+class AskRest(IdempotentMixin, APIView):
+    authentication_classes = (SessionAuthentication,)
+    idempotency = {"transaction": "late", "authorize": may_see, "operation": "exports.rest"}
+
+    def post(self, request: Any) -> HttpResponse:
+        return request._request.idempotency.defer(export, title="may")  # type: ignore[no-any-return]
+
+
+class Urls:
+    urlpatterns = [
+        path("idempotency/", include("django_idempotency.urls")),
+        path("plain", ask_with_permission, name="plain"),
+        path("rest", AskRest.as_view(), name="rest"),
+        path("partial", partial(ask_with_permission)),
+    ]
+
+
+class UrlsWithout:
+    urlpatterns = Urls.urlpatterns[:1]
+
+
+@pytest.mark.parametrize("name", ["plain", "rest", "partial"])
+def test_a_withdrawn_permission_hides_the_answer_at_the_address_too(
+    alice: Person, settings: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.ROOT_URLCONF = Urls
+    address = accepted(alice, f"/{name}")
+    monkeypatch.setitem(ALLOWED, "alice", False)
+    assert alice.client.get(address).status_code == 202, "how far it is holds no answer"
+    perform(MESSAGES[0])
+    refused, again = alice.client.get(address), alice.post(f"/{name}")
+    assert (refused.status_code, again.status_code) == (403, 403)
+    assert b"may" not in refused.content
+    monkeypatch.setitem(ALLOWED, "alice", True)
+    assert alice.client.get(address).json()["title"] == "may"
+
+
+def test_without_its_endpoint_nobody_can_say_who_may_see_the_answer(alice: Person, settings: Any) -> None:
+    settings.ROOT_URLCONF = Urls
+    address = accepted(alice, "/plain")
+    perform(MESSAGES[0])
+    settings.ROOT_URLCONF = UrlsWithout
+    assert alice.client.get(address).status_code == 403

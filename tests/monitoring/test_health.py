@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection
 from django.db.models import F
 from django.test import Client
@@ -22,11 +23,14 @@ from tests.kit.http import atomic_requests
 from tests.kit.records import OPERATION, claimed
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__)]
-urlpatterns = [path("idempotency/", include("django_idempotency.urls"))]
+urlpatterns = [
+    path("idempotency/", include("django_idempotency.urls")),
+    path("internal/health/", include("django_idempotency.health_urls")),
+]
 
 
 def asked(client: Client) -> tuple[int, Any]:
-    answer = client.get("/idempotency/health/")
+    answer = client.get("/internal/health/")
     return answer.status_code, answer.json()
 
 
@@ -92,6 +96,29 @@ def test_doubts_are_told_and_dead_letters_are_a_complaint(client: Client, settin
 def test_a_job_that_failed_is_a_complaint() -> None:
     MaintenanceRun.objects.create(job="reap", error="OperationalError: disk full")
     assert health().complaints == ["The last run of reap failed: OperationalError: disk full"]
+
+
+SECRET = "connection to server at 10.0.0.7 failed: password authentication failed for user shop"
+
+
+def test_the_status_view_does_not_bring_the_health_view_along(client: Client) -> None:
+    assert client.get("/idempotency/health/").status_code == 404
+
+
+def test_strangers_see_the_class_of_an_error_alone(client: Client) -> None:
+    MaintenanceRun.objects.create(job="reap", error=f"OperationalError: {SECRET}")
+    status, said = asked(client)
+    assert (status, said["complaints"]) == (503, ["The last run of reap failed: OperationalError"])
+    assert said["jobs"]["reap"]["error"] == "OperationalError"
+    assert "10.0.0.7" not in str(said)
+
+
+@pytest.mark.parametrize(("rights", "sees"), [({}, False), ({"is_staff": True}, True)])
+@pytest.mark.parametrize("active", [True, False])
+def test_staff_see_its_message(client: Client, rights: Any, sees: bool, active: bool) -> None:
+    MaintenanceRun.objects.create(job="reap", error=f"OperationalError: {SECRET}")
+    client.force_login(User.objects.create(username="ops", is_active=active, **rights))
+    assert (SECRET in str(asked(client)[1])) is (sees and active)
 
 
 @pytest.mark.parametrize("around", [False, True])

@@ -99,6 +99,21 @@ def test_another_payload_under_the_same_key_is_refused(mode: str, first: Any, se
     assert work.bookings == 1
 
 
+def test_another_payload_while_the_first_work_runs_warns_against_a_new_key() -> None:
+    work = Work()
+
+    def run(_: Claim) -> str:
+        with pytest.raises(KeyReused, match="Do not use a new key") as refused:
+            once(**{**work.arguments, "run": run}, mode="leased", payload=2)
+        assert not refused.value.safe_new_key
+        return "done"
+
+    assert once(**{**work.arguments, "run": run}, mode="leased", payload=1) == "done"
+    with pytest.raises(KeyReused, match="use a new key for a new payload") as settled:
+        once(**work.arguments, payload=2)
+    assert settled.value.safe_new_key
+
+
 def test_another_operation_under_the_same_key_is_refused() -> None:
     work = Work()
     once(**work.arguments, operation="invoices.send")

@@ -24,7 +24,7 @@ RANKS = (
     {"flow"},
     {
         "http", "monitoring", "decorators", "middleware", "rest_framework", "operations", "once", "reconciliation",
-        "maintenance", "tasks", "testing", "urls",
+        "maintenance", "tasks", "testing", "urls", "health_urls",
     },
     {"checks", "console", "management", "contrib", "admin", "apps", "templatetags"},
 )  # fmt: skip

@@ -21,8 +21,10 @@ SHARED = {
     "T": "a type variable",
     "Text": "a text that may be translated later",
     "UID": "names the receivers of one backend",
+    "app_name": "Django finds the namespace of a URL module by this name",
     "build_url": "the address of a page",
     "install": "switches a backend on",
+    "urlpatterns": "Django finds the routes of a URL module by this name",
 }
 
 

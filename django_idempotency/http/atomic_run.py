@@ -1,0 +1,74 @@
+"""The life of a protected request in atomic mode, where claim, view and stored response share one transaction."""
+
+from functools import partial
+
+from django.http.response import HttpResponseBase
+
+from django_idempotency.core.decisions import Answer, Call, InDoubt, InFlight
+from django_idempotency.core.replies import Reply
+from django_idempotency.exceptions import OutcomeUnknown, StoreUnavailable
+from django_idempotency.flow import atomic
+from django_idempotency.flow.attempt import Attempt
+from django_idempotency.flow.finish import proves_nothing_happened
+from django_idempotency.http.atomic_requests import RollbackRequired
+from django_idempotency.http.context import Idempotency, attach
+from django_idempotency.http.exchange import Exchange, NotKept
+from django_idempotency.http.waiting import wait_for_answer
+
+
+class AtomicRequest:
+    """One request in atomic mode. A response that is not stored is rolled back with the claim, which frees the key."""
+
+    def __init__(self, exchange: Exchange, call: Call) -> None:
+        self.exchange = exchange
+        self.call = call
+        self.view_ran = False
+
+    def run(self) -> HttpResponseBase:
+        """Run the view under its key."""
+        exchange, call = self.exchange, self.call
+        try:
+            outcome = self.run_once()
+            if isinstance(outcome, InFlight):
+                look = partial(atomic.peek_alone, call, exchange.using)
+                outcome = wait_for_answer(outcome, call.policy.wait, look) or self.run_once()
+        except NotKept as error:
+            return self.unless_in_doubt(error.response)
+        except StoreUnavailable:
+            return exchange.unavailable_response()
+        except OutcomeUnknown:  # of this COMMIT, or of another key that the view used
+            return exchange.unknown_outcome_response(call)
+        except Exception as error:
+            if not proves_nothing_happened(error, call.policy):
+                raise
+            return self.unless_in_doubt(exchange.not_executed_response(error))
+        return outcome if isinstance(outcome, HttpResponseBase) else exchange.answer(outcome, call)
+
+    def run_once(self) -> HttpResponseBase | Answer:
+        """Claim the key and run the view. An error response is stored after the view's writes were rolled back."""
+        try:
+            return atomic.run_atomic(self.call, self.run_view, self.exchange.using)
+        except RollbackRequired as error:
+            response = error.response
+        except Exception as error:
+            if not self.exchange.stores_response_to(error):
+                raise
+            response = self.exchange.explain(error)
+        return atomic.run_atomic(self.call, lambda attempt: self.exchange.keep(response), self.exchange.using)
+
+    def run_view(self, attempt: Attempt) -> tuple[HttpResponseBase, Reply]:
+        """Run the view in the transaction of its claim. It runs again after a deadlock."""
+        if self.view_ran:
+            self.exchange.rewind()
+        self.view_ran = True
+        attach(self.exchange.request, Idempotency(attempt, self.exchange.capture, late=False))
+        with self.exchange.transactions():
+            return self.exchange.keep(self.exchange.finalize(self.exchange.handler()))
+
+    def unless_in_doubt(self, response: HttpResponseBase) -> HttpResponseBase:
+        """Return this response, unless the outcome of an earlier attempt is unknown: that record was not changed."""
+        try:
+            found = atomic.peek_alone(self.call, self.exchange.using)
+        except StoreUnavailable:
+            return self.exchange.unavailable_response()
+        return self.exchange.answer(found, self.call) if isinstance(found, InDoubt) else response

@@ -1,0 +1,102 @@
+"""What the layer answers in the place of a view."""
+
+from typing import Final
+
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.utils.cache import patch_vary_headers
+
+from django_idempotency.conf import debug
+from django_idempotency.core import problems
+from django_idempotency.core.decisions import Accepted, Answer, Call, Record, Replay
+from django_idempotency.core.policy import Policy
+from django_idempotency.exceptions import InvalidKey, NoPrincipal, NotExecuted, StoreUnavailable
+from django_idempotency.flow.claim import peek
+from django_idempotency.http.requests import header
+from django_idempotency.http.responses import (
+    ProblemDetails,
+    accepted_response,
+    apply_upgrade,
+    problem_for,
+    problem_response,
+    replay_response,
+    same_key_only,
+    unavailable_problem,
+)
+from django_idempotency.signals import logger
+
+# Headers that clients send in the belief that they carry the key.
+LOOKALIKES: Final = ("Idempotency-Key", "X-Idempotency-Key", "Idempotent-Key", "X-Idempotent-Key", "Idempotency")
+
+
+def require_authorization(policy: Policy, request: HttpRequest, record: Record) -> None:
+    """Raise PermissionDenied if the policy's `authorize` rejects this replay."""
+    if policy.authorize is not None and not policy.authorize(request, record):
+        raise PermissionDenied
+
+
+class OwnResponses:
+    """The layer's own responses to one request. `rest_framework.RestExchange` overrides how they are made."""
+
+    request: HttpRequest
+    policy: Policy
+    using: str
+
+    def problem_response(self, details: ProblemDetails) -> HttpResponseBase:
+        """Return an error response of the layer's own."""
+        return problem_response(details, self.policy.profile)
+
+    def missing_key_response(self) -> HttpResponseBase:
+        """Return the error response to a request without a key: it names the header and shows an example."""
+        profile = self.policy.profile
+        given = [name for name in LOOKALIKES if name != profile.header and header(self.request, name) is not None]
+        detail = problems.explain_missing_key(profile, self.policy.key.strict, *given)
+        return self.problem_response(ProblemDetails(problems.MISSING_KEY, profile.missing, detail))
+
+    def invalid_key_response(self, error: InvalidKey) -> HttpResponseBase:
+        """Return the error response to a header that is not a usable key."""
+        members = {"reason": error.reason}
+        details = ProblemDetails(problems.INVALID_KEY, self.policy.profile.invalid, str(error), members=members)
+        return self.problem_response(details)
+
+    def no_principal_response(self, error: NoPrincipal) -> HttpResponseBase:
+        """Return the error response to a request without credentials. In DEBUG it tells the developer what to set."""
+        detail = f"{problems.NO_PRINCIPAL.detail} For the developer: {error}" if debug() else ""
+        return self.problem_response(ProblemDetails(problems.NO_PRINCIPAL, 403, detail))
+
+    def answer(self, answer: Answer, call: Call) -> HttpResponseBase:
+        """Return the response that a decision stands for."""
+        if isinstance(answer, Accepted):
+            return accepted_response(call, answer.retry_after)
+        if not isinstance(answer, Replay):
+            return self.problem_response(problem_for(answer, call))
+        require_authorization(self.policy, self.request, answer.record)
+        response = replay_response(apply_upgrade(answer.reply, self.policy), self.policy.profile)
+        if self.policy.scope is not None:  # else Django notes that the session was read, and DRF its authentication
+            patch_vary_headers(response, ("Authorization", "Cookie"))
+        return response
+
+    def unavailable_response(self) -> HttpResponseBase:
+        return self.problem_response(unavailable_problem(self.policy))
+
+    def not_executed_response(self, error: Exception) -> HttpResponseBase:
+        """Return the 503 for an exception that proves that nothing happened."""
+        logger.info("Nothing was executed: %s", error, exc_info=None if isinstance(error, NotExecuted) else error)
+        unavailable = unavailable_problem(self.policy)
+        return self.problem_response(
+            ProblemDetails(problems.NOTHING_DONE, unavailable.status, "", unavailable.retry_after)
+        )
+
+    def unknown_outcome_response(self, call: Call) -> HttpResponseBase:
+        return self.problem_response(
+            ProblemDetails(problems.UNKNOWN, self.policy.profile.unknown, members=same_key_only(call))
+        )
+
+    def settled_response(self, call: Call) -> HttpResponseBase:
+        """Return what the record says now: another attempt, a reconciler or an operator has changed it."""
+        try:
+            answer = peek(call, self.using)
+        except StoreUnavailable:  # nothing is known, and the view has run
+            answer = None
+        return self.unknown_outcome_response(call) if answer is None else self.answer(answer, call)
