@@ -9,6 +9,7 @@ from typing import Final, TypeAlias, cast
 
 import http_sf
 
+from django_idempotency.core.validation import discard_awaitable, require_function
 from django_idempotency.exceptions import InvalidKey
 
 LONGEST: Final = 255  # the length of the record's column
@@ -43,8 +44,7 @@ class KeyRule:
             raise ValueError(f"max_length must be from 1 to {LONGEST}; it is {self.max_length!r}.")
         if not 1 <= self.min_length <= self.max_length:
             raise ValueError(f"min_length must be from 1 to max_length; it is {self.min_length!r}.")
-        if self.validator is not None and not callable(self.validator):
-            raise ValueError(f"validator must be a callable or None; it is {self.validator!r}.")
+        require_function("validator", self.validator)
 
 
 ANY_KEY: Final = KeyRule()
@@ -123,9 +123,10 @@ def _require_accepted(key: str, rule: KeyRule, first: Validator | None) -> None:
         raise InvalidKey("too_long", f"The key must have at most {rule.max_length} characters.")
     for validator in (first, rule.validator):
         if validator is not None and (objection := validator(key)):
-            raise InvalidKey("rejected", objection)
+            raise InvalidKey("rejected", _NO_VERDICT if discard_awaitable(objection) else objection)
 
 
+_NO_VERDICT: Final = "The key could not be checked."
 _DIGEST: Final = "sha256:"
 
 

@@ -20,6 +20,7 @@ from django_idempotency.core.validation import (
     TEXT,
     TIMEDELTA,
     ArgumentType,
+    discard_awaitable,
     instance_of,
     optional,
     require_type,
@@ -164,7 +165,10 @@ class Policy:
         """True if a response with this status is stored."""
         if self.store is None:
             return True
-        return self.store(status) if callable(self.store) else status in self.store
+        if not callable(self.store):
+            return status in self.store
+        kept = self.store(status)
+        return discard_awaitable(kept) or kept
 
 
 _ENUMS: Final = {

@@ -20,6 +20,7 @@ from django_idempotency.core import problems
 from django_idempotency.core.decisions import Accepted, Answer, Call, Replay
 from django_idempotency.core.policy import OnError, Policy, Streaming
 from django_idempotency.core.replies import Reply, capture
+from django_idempotency.core.validation import is_true
 from django_idempotency.exceptions import InvalidKey, NoPrincipal, NotExecuted, StoreUnavailable, UnstorableResponse
 from django_idempotency.flow.claim import peek
 from django_idempotency.http.atomic_requests import check_for_rollback, open_atomic_requests
@@ -145,7 +146,7 @@ class Exchange:
             return accepted_response(call, answer.retry_after)
         if not isinstance(answer, Replay):
             return self.problem_response(problem_for(answer, call))
-        if self.policy.authorize is not None and not self.policy.authorize(self.request, answer.record):
+        if self.policy.authorize is not None and not is_true(self.policy.authorize(self.request, answer.record)):
             raise PermissionDenied
         return replay_response(apply_upgrade(answer.reply, self.policy), self.policy.profile)
 

@@ -18,6 +18,7 @@ from django_idempotency.core.decisions import Call
 from django_idempotency.core.fingerprint import URLENCODED, Part, RequestParts, seal
 from django_idempotency.core.keys import digest_text, parse_key, unguessable
 from django_idempotency.core.policy import Policy
+from django_idempotency.core.validation import discard_awaitable
 from django_idempotency.exceptions import NoPrincipal, UnreadBody
 from django_idempotency.http.private_names import forget_form, form_was_parsed, parsed_uploads, rewind_stream
 
@@ -73,13 +74,13 @@ def principal_of(request: HttpRequest, policy: Policy) -> str | None:
     """Return the principal of this request; None for an anonymous caller, if the policy lets them share a scope."""
     if policy.scope is not None:
         principal = policy.scope(request)
-        if not principal:
+        if discard_awaitable(principal) or not isinstance(principal, str) or not principal:
             raise NoPrincipal("The endpoint's scope function returned no principal for this request.")
-        if UNSTORABLE.search(str(principal)):
+        if UNSTORABLE.search(principal):
             raise NoPrincipal(
                 "The endpoint's scope function returned a principal with characters that cannot be stored."
             )
-        return str(principal)
+        return principal
     user: Any = getattr(request, "user", None)
     known = user is not None and user.is_authenticated
     if known and (name := _primary_key(user, user_model())):

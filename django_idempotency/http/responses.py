@@ -13,6 +13,7 @@ from django_idempotency.core.decisions import Call, Gone, InDoubt, InFlight, Mis
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.profiles import Profile
 from django_idempotency.core.replies import Reply
+from django_idempotency.core.validation import discard_awaitable
 
 STATUS_ROUTE: Final = "django_idempotency:idempotency-operation"
 OMITTED_HEADER: Final = "Idempotency-Replay"
@@ -42,7 +43,9 @@ def apply_upgrade(reply: Reply, policy: Policy) -> Reply:
     """Return a stored reply in today's schema version, if the policy can convert it."""
     if policy.upgrade is None or reply.schema_version == policy.reply.schema_version:
         return reply
-    newer: Reply = policy.upgrade(reply)
+    newer = policy.upgrade(reply)
+    if discard_awaitable(newer) or not isinstance(newer, Reply):
+        raise TypeError(f"upgrade of the policy must return a Reply; it returned a {type(newer).__name__}.")
     return newer
 
 
