@@ -1,35 +1,29 @@
-"""From a request to a call: its principal, its key and its fingerprint."""
+"""From a request to a call: its key and its fingerprint."""
 
-import re
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any, Final
 
 from django.core.files.uploadedfile import UploadedFile
-from django.db.models.options import Options
 from django.http import HttpRequest, QueryDict
 from django.http.multipartparser import MultiPartParserError
 from django.http.request import RawPostDataException
 from django.utils.datastructures import MultiValueDict
 
-from django_idempotency.conf import upload_limit, user_model
+from django_idempotency.conf import upload_limit
 from django_idempotency.core.canonical import drop_fields
 from django_idempotency.core.decisions import Call
 from django_idempotency.core.fingerprint import URLENCODED, Part, RequestParts, seal
-from django_idempotency.core.keys import digest_text, parse_key, unguessable
+from django_idempotency.core.keys import parse_key, unguessable
 from django_idempotency.core.policy import Policy
-from django_idempotency.core.validation import discard_awaitable
-from django_idempotency.exceptions import NoPrincipal, UnreadBody
+from django_idempotency.exceptions import UnreadBody
+from django_idempotency.http.callers import ANONYMOUS, operation_of_request, scope_of
 from django_idempotency.http.private_names import forget_form, form_was_parsed, parsed_uploads, rewind_stream
 
-LONGEST_SCOPE: Final = 255
 FORM_FIELD: Final = "_idempotency_key"  # for HTML forms, which cannot send a header
 CSRF_FIELD: Final = "csrfmiddlewaretoken"  # Django masks it anew for each page, so retries may carry another one
 NOT_FINGERPRINTED: Final = (FORM_FIELD, CSRF_FIELD)
 MULTIPART: Final = "multipart/form-data"
 FORMS: Final = (URLENCODED, MULTIPART)
-ANONYMOUS: Final = "anonymous"
-UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
 
 
 def key_lines(request: HttpRequest, policy: Policy) -> list[str]:
@@ -55,7 +49,7 @@ def call_from(request: HttpRequest, lines: list[str], policy: Policy, principal:
     key = parse_key(lines, policy.key, first=None if guessable else unguessable)
     if principal is None:
         principal = ANONYMOUS
-    operation = policy.operation or route_name(request)
+    operation = operation_of_request(request, policy)
     parts = request_parts(request, policy, data)
     return Call(
         scope=scope_of(principal, operation),
@@ -68,69 +62,6 @@ def call_from(request: HttpRequest, lines: list[str], policy: Policy, principal:
         path=request.path,
         parts=parts if policy.fingerprint.secrets else None,
     )
-
-
-def principal_of(request: HttpRequest, policy: Policy) -> str | None:
-    """Return the principal of this request; None for an anonymous caller, if the policy lets them share a scope."""
-    if policy.scope is not None:
-        principal = policy.scope(request)
-        if discard_awaitable(principal) or not isinstance(principal, str) or not principal:
-            raise NoPrincipal("The endpoint's scope function returned no principal for this request.")
-        if UNSTORABLE.search(principal):
-            raise NoPrincipal(
-                "The endpoint's scope function returned a principal with characters that cannot be stored."
-            )
-        return principal
-    user: Any = getattr(request, "user", None)
-    known = user is not None and user.is_authenticated
-    if known and (name := _primary_key(user, user_model())):
-        return f"user:{name}"
-    credential: Any = getattr(request, "auth", None)
-    if name := _primary_key(credential):
-        return f"auth:{name}"
-    if policy.share_anonymous and not known and credential is None:
-        return None
-    raise NoPrincipal
-
-
-def _primary_key(holder: Any, own_model: str = "") -> str:
-    """Return the primary key, prefixed with the model's label. Empty if there is none.
-
-    Without the label a customer and an employee with the same primary key would share a scope. Users of `own_model`,
-    and of models that extend it, go without one: their primary key is that of their row in `own_model`.
-    """
-    models = [base._meta for base in holder.__class__.__mro__ if isinstance(getattr(base, "_meta", None), Options)]
-    own = next((options for options in models if options.label.lower() == own_model), None)
-    number = getattr(holder, "pk" if own is None else own.pk.attname, None)
-    if number is None:
-        return ""
-    kind = holder.__class__  # unlike type(), the class behind a lazy object
-    label = models[0].concrete_model._meta.label_lower if models else f"{kind.__module__}.{kind.__qualname__}"
-    return f"{label}:{number}" if own is None else str(number)
-
-
-def scope_of(principal: str, operation: str) -> str:
-    """Return the scope of a principal and an operation. A scope that does not fit its column is replaced by its digest.
-
-    The lengths keep two pairs from making the same scope.
-    """
-    scope = f"{len(principal)}:{principal}{len(operation)}:{operation}"
-    return scope if len(scope) <= LONGEST_SCOPE else digest_text(scope)
-
-
-def route_name(request: HttpRequest) -> str:
-    """Return the name of the route, or its pattern if it has none."""
-    match = request.resolver_match
-    if match is None:
-        return request.path
-    if match.url_name is None and isinstance(match.func, partial):  # Django names the route "functools.partial"
-        view = _unwrap(match.func)
-        return ":".join([*match.namespaces, f"{view.__module__}.{view.__qualname__}"])
-    return match.view_name or match.route
-
-
-def _unwrap(view: Any) -> Any:
-    return _unwrap(view.func) if isinstance(view, partial) else view
 
 
 def rewind(request: HttpRequest) -> None:

@@ -1,0 +1,97 @@
+"""Who calls: the principal of a request, its operation, and the scope that both make."""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from django.db.models.options import Options
+from django.http import HttpRequest
+
+from django_idempotency.conf import conf, user_model
+from django_idempotency.core.keys import digest_text
+from django_idempotency.core.policy import Policy
+from django_idempotency.core.validation import discard_awaitable
+from django_idempotency.exceptions import NoPrincipal
+from django_idempotency.signals import logger
+
+LONGEST_SCOPE: Final = 255
+ANONYMOUS: Final = "anonymous"
+UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
+
+
+def principal_of(request: HttpRequest, policy: Policy) -> str | None:
+    """Return the principal of this request; None for an anonymous caller, if the policy lets them share a scope."""
+    if policy.scope is not None:
+        return _call_scope(policy.scope, request, policy)
+    user: Any = getattr(request, "user", None)
+    known = user is not None and user.is_authenticated
+    if known and (name := _primary_key(user, user_model())):
+        return f"user:{name}"
+    credential: Any = getattr(request, "auth", None)
+    if name := _primary_key(credential):
+        return f"auth:{name}"
+    if policy.share_anonymous and not known and credential is None:
+        return None
+    raise NoPrincipal
+
+
+def _call_scope(scope: Callable[[HttpRequest], Any], request: HttpRequest, policy: Policy) -> str:
+    """Return what the project's scope function says. Nothing is turned into a text: callers could share that text."""
+    principal = scope(request)
+    if principal is None or principal == "":
+        raise NoPrincipal("The endpoint's scope function returned no principal for this request.")
+    discard_awaitable(principal)
+    if not isinstance(principal, str):
+        raise _misconfigured(request, policy, f"returned a {type(principal).__name__}, not a str")
+    if UNSTORABLE.search(principal):
+        raise NoPrincipal("The endpoint's scope function returned a principal with characters that cannot be stored.")
+    return principal
+
+
+def _misconfigured(request: HttpRequest, policy: Policy, mistake: str) -> NoPrincipal:
+    """Log a mistake of the project's scope function, and return the error that refuses the request."""
+    source = "IDEMPOTENCY['SCOPE']" if policy.scope is conf.SCOPE else "the `scope` of its policy"
+    message = f"The operation {operation_of_request(request, policy)!r} refuses requests: `scope` ({source}) {mistake}."
+    logger.error(message)
+    return NoPrincipal(message)
+
+
+def _primary_key(holder: Any, own_model: str = "") -> str:
+    """Return the primary key, prefixed with the model's label. Empty if there is none.
+
+    Without the label a customer and an employee with the same primary key would share a scope. Users of `own_model`,
+    and of models that extend it, go without one: their primary key is that of their row in `own_model`.
+    """
+    models = [base._meta for base in holder.__class__.__mro__ if isinstance(getattr(base, "_meta", None), Options)]
+    own = next((options for options in models if options.label.lower() == own_model), None)
+    number = getattr(holder, "pk" if own is None else own.pk.attname, None)
+    if number is None:
+        return ""
+    kind = holder.__class__  # unlike type(), the class behind a lazy object
+    label = models[0].concrete_model._meta.label_lower if models else f"{kind.__module__}.{kind.__qualname__}"
+    return f"{label}:{number}" if own is None else str(number)
+
+
+def scope_of(principal: str, operation: str) -> str:
+    """Return the scope of a principal and an operation. A scope that does not fit its column is replaced by its digest.
+
+    The lengths keep two pairs from making the same scope.
+    """
+    scope = f"{len(principal)}:{principal}{len(operation)}:{operation}"
+    return scope if len(scope) <= LONGEST_SCOPE else digest_text(scope)
+
+
+def operation_of_request(request: HttpRequest, policy: Policy) -> str:
+    """Return the operation that the policy names; else the name of the route, or its pattern if it has none."""
+    match = request.resolver_match
+    if policy.operation or match is None:
+        return policy.operation or request.path
+    if match.url_name is None and isinstance(match.func, partial):  # Django names the route "functools.partial"
+        view = _unwrap(match.func)
+        return ":".join([*match.namespaces, f"{view.__module__}.{view.__qualname__}"])
+    return match.view_name or match.route
+
+
+def _unwrap(view: Any) -> Any:
+    return _unwrap(view.func) if isinstance(view, partial) else view
