@@ -31,9 +31,11 @@ def principal_of(request: HttpRequest, policy: Policy) -> str | None:
     credential: Any = getattr(request, "auth", None)
     if name := _primary_key(credential):
         return f"auth:{name}"
-    if policy.share_anonymous and not known and credential is None:
-        return None
-    raise NoPrincipal
+    if known or credential is not None or not policy.share_anonymous:
+        raise NoPrincipal
+    if "HTTP_AUTHORIZATION" in request.META:  # the view may know whose credentials these are
+        raise NoPrincipal("The request has credentials that nobody has checked before the view.")
+    return None
 
 
 def _call_scope(scope: Callable[[HttpRequest], Any], request: HttpRequest, policy: Policy) -> str:
