@@ -145,6 +145,14 @@ def fit_to_column(name: str, text: object) -> str:
     return text if fits else digest_text(text)
 
 
+def fit_principal(text: str) -> str:
+    """Return a principal as it is stored. One that does not fit its column is digested; cut, it would be another's.
+
+    So is a text that looks like a digest: no name can then be the digest of another one.
+    """
+    return text if len(text) <= LONGEST and not text.startswith(_DIGEST) else digest_text(text)
+
+
 # The usual alphabets of random keys, smallest first. The alphabet of a key is the first with all of its characters.
 _ALPHABETS: Final = (
     (10, re.compile(r"[0-9]*")),

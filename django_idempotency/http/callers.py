@@ -5,23 +5,30 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from django.core.exceptions import ValidationError
 from django.db.models.options import Options
 from django.http import HttpRequest
 
 from django_idempotency.conf import conf, user_model
-from django_idempotency.core.keys import digest_text
+from django_idempotency.core.keys import LONGEST, digest_text, fit_principal
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.validation import discard_awaitable
 from django_idempotency.exceptions import NoPrincipal
 from django_idempotency.signals import logger
 
-LONGEST_SCOPE: Final = 255
 ANONYMOUS: Final = "anonymous"
 UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
 
 
 def principal_of(request: HttpRequest, policy: Policy) -> str | None:
     """Return the principal of this request; None for an anonymous caller, if the policy lets them share a scope."""
+    principal = _principal_of(request, policy)
+    if principal is not None and UNSTORABLE.search(principal):
+        raise NoPrincipal("The principal of this request has characters that cannot be stored.")
+    return None if principal is None else fit_principal(principal)
+
+
+def _principal_of(request: HttpRequest, policy: Policy) -> str | None:
     if policy.scope is not None:
         return _call_scope(policy.scope, request, policy)
     user: Any = getattr(request, "user", None)
@@ -46,8 +53,8 @@ def _call_scope(scope: Callable[[HttpRequest], Any], request: HttpRequest, polic
     discard_awaitable(principal)
     if not isinstance(principal, str):
         raise _misconfigured(request, policy, f"returned a {type(principal).__name__}, not a str")
-    if UNSTORABLE.search(principal):
-        raise NoPrincipal("The endpoint's scope function returned a principal with characters that cannot be stored.")
+    if principal == ANONYMOUS:
+        raise _misconfigured(request, policy, f"returned {ANONYMOUS!r}, which is reserved for callers that share")
     return principal
 
 
@@ -68,11 +75,26 @@ def _primary_key(holder: Any, own_model: str = "") -> str:
     models = [base._meta for base in holder.__class__.__mro__ if isinstance(getattr(base, "_meta", None), Options)]
     own = next((options for options in models if options.label.lower() == own_model), None)
     number = getattr(holder, "pk" if own is None else own.pk.attname, None)
-    if number is None:
+    if number is None or number == "":
         return ""
-    kind = holder.__class__  # unlike type(), the class behind a lazy object
-    label = models[0].concrete_model._meta.label_lower if models else f"{kind.__module__}.{kind.__qualname__}"
-    return f"{label}:{number}" if own is None else str(number)
+    if not models:
+        kind = holder.__class__  # unlike type(), the class behind a lazy object
+        return f"{kind.__module__}.{kind.__qualname__}:{_write_number(number)}"
+    try:
+        number = (own or models[0]).pk.to_python(number)  # a row's number may come from a token, as text
+    except ValidationError:
+        return ""
+    return f"{models[0].concrete_model._meta.label_lower}:{number}" if own is None else str(number)
+
+
+_PLAIN_TEXT: Final = re.compile(r"""(?!-?\d+\Z)[^\s()'"][^()'"]*""")
+
+
+def _write_number(number: object) -> str:
+    """Return a primary key as text, different for values of different types: 1 is not "1"."""
+    if type(number) is int or (isinstance(number, str) and _PLAIN_TEXT.fullmatch(number)):
+        return str(number)
+    return repr(number) if isinstance(number, str) else f"{type(number).__name__}({number})"
 
 
 def scope_of(principal: str, operation: str) -> str:
@@ -81,7 +103,7 @@ def scope_of(principal: str, operation: str) -> str:
     The lengths keep two pairs from making the same scope.
     """
     scope = f"{len(principal)}:{principal}{len(operation)}:{operation}"
-    return scope if len(scope) <= LONGEST_SCOPE else digest_text(scope)
+    return scope if len(scope) <= LONGEST else digest_text(scope)
 
 
 def operation_of_request(request: HttpRequest, policy: Policy) -> str:

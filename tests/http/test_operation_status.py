@@ -244,3 +244,11 @@ def test_a_session_alone_is_enough_where_there_is_no_rest_framework(alice: Perso
     mine.user, other.user = alice.user, Person("bob").user
     assert (view(mine, ref=reference).status_code, view(other, ref=reference).status_code) == (202, 404)
     assert (view(rf.head("/"), ref=reference).status_code, view(rf.post("/"), ref=reference).status_code) == (404, 405)
+
+
+def test_a_long_principal_owns_its_work_and_its_beginning_owns_nothing(alice: Person, settings: Any) -> None:
+    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "SCOPE": lambda request: request.headers.get("X-Who")}
+    owner, prefix = "o" * 300, "o" * 255
+    address = accepted(alice, headers={"X-Who": owner})
+    assert alice.client.get(address, headers={"X-Who": owner}).status_code == 202
+    assert alice.client.get(address, headers={"X-Who": prefix}).status_code == 404
