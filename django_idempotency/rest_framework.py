@@ -32,8 +32,8 @@ from django_idempotency.exceptions import Misplaced
 from django_idempotency.http.atomic_requests import open_atomic_requests, opt_out_of_atomic_requests, savepoints
 from django_idempotency.http.context import NONE, Idempotency, NoIdempotency, is_protected
 from django_idempotency.http.exchange import Exchange, capture_response, gate
+from django_idempotency.http.forms import MULTIPART
 from django_idempotency.http.private_names import DJANGO_REQUEST, forget_parsed_body, merge_parsed_form
-from django_idempotency.http.requests import MULTIPART
 from django_idempotency.http.responses import ProblemDetails, problem_headers, problem_response
 from django_idempotency.http.run import run
 from django_idempotency.http.urlconf import POLICY_MARK

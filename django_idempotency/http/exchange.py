@@ -24,10 +24,9 @@ from django_idempotency.core.validation import is_true
 from django_idempotency.exceptions import InvalidKey, NoPrincipal, NotExecuted, StoreUnavailable, UnstorableResponse
 from django_idempotency.flow.claim import peek
 from django_idempotency.http.atomic_requests import check_for_rollback, open_atomic_requests
-from django_idempotency.http.callers import principal_of
 from django_idempotency.http.context import NONE, attach, is_protected
 from django_idempotency.http.private_names import CSRF_META
-from django_idempotency.http.requests import call_from, key_lines, rewind
+from django_idempotency.http.requests import call_from, key_lines, principal_of, rewind
 from django_idempotency.http.responses import (
     ProblemDetails,
     accepted_response,

@@ -1,36 +1,45 @@
-"""From a request to a call: its key and its fingerprint."""
+"""From a request to a call: its principal, its key and its fingerprint."""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
-from django.core.files.uploadedfile import UploadedFile
-from django.http import HttpRequest, QueryDict
-from django.http.multipartparser import MultiPartParserError
+from django.core.exceptions import ValidationError
+from django.db.models.options import Options
+from django.http import HttpRequest
 from django.http.request import RawPostDataException
-from django.utils.datastructures import MultiValueDict
 
-from django_idempotency.conf import upload_limit
+from django_idempotency.conf import conf, user_model
 from django_idempotency.core.canonical import drop_fields
 from django_idempotency.core.decisions import Call
-from django_idempotency.core.fingerprint import URLENCODED, Part, RequestParts, seal
-from django_idempotency.core.keys import parse_key, unguessable
+from django_idempotency.core.fingerprint import URLENCODED, RequestParts, seal
+from django_idempotency.core.keys import LONGEST, digest_text, fit_principal, parse_key, unguessable
 from django_idempotency.core.policy import Policy
-from django_idempotency.exceptions import UnreadBody
-from django_idempotency.http.callers import ANONYMOUS, operation_of_request, scope_of
-from django_idempotency.http.private_names import forget_form, form_was_parsed, parsed_uploads, rewind_stream
+from django_idempotency.core.validation import discard_awaitable
+from django_idempotency.exceptions import NoPrincipal, UnreadBody
+from django_idempotency.http.forms import (
+    FORM_FIELD,
+    FORMS,
+    MULTIPART,
+    NOT_FINGERPRINTED,
+    keep_body,
+    read_fields,
+    read_files,
+    read_form,
+)
+from django_idempotency.http.private_names import parsed_uploads, rewind_stream
+from django_idempotency.signals import logger
 
-FORM_FIELD: Final = "_idempotency_key"  # for HTML forms, which cannot send a header
-CSRF_FIELD: Final = "csrfmiddlewaretoken"  # Django masks it anew for each page, so retries may carry another one
-NOT_FINGERPRINTED: Final = (FORM_FIELD, CSRF_FIELD)
-MULTIPART: Final = "multipart/form-data"
-FORMS: Final = (URLENCODED, MULTIPART)
+ANONYMOUS: Final = "anonymous"
+UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
 
 
 def key_lines(request: HttpRequest, policy: Policy) -> list[str]:
     """Return the values of the key's header; for a form without that header, the value of its field."""
     line = header(request, policy.profile.header)
     if line is None and request.content_type in FORMS:
-        line = _form(request).get(FORM_FIELD)
+        line = read_form(request).get(FORM_FIELD)
     return [] if line is None else [line]
 
 
@@ -64,6 +73,107 @@ def call_from(request: HttpRequest, lines: list[str], policy: Policy, principal:
     )
 
 
+def principal_of(request: HttpRequest, policy: Policy) -> str | None:
+    """Return the principal of this request; None for an anonymous caller, if the policy lets them share a scope."""
+    principal = _principal_of(request, policy)
+    if principal is not None and UNSTORABLE.search(principal):
+        raise NoPrincipal("The principal of this request has characters that cannot be stored.")
+    return None if principal is None else fit_principal(principal)
+
+
+def _principal_of(request: HttpRequest, policy: Policy) -> str | None:
+    if policy.scope is not None:
+        return _call_scope(policy.scope, request, policy)
+    user: Any = getattr(request, "user", None)
+    known = user is not None and user.is_authenticated
+    if known and (name := _primary_key(user, user_model())):
+        return f"user:{name}"
+    credential: Any = getattr(request, "auth", None)
+    if name := _primary_key(credential):
+        return f"auth:{name}"
+    if known or credential is not None or not policy.share_anonymous:
+        raise NoPrincipal
+    if "HTTP_AUTHORIZATION" in request.META:  # the view may know whose credentials these are
+        raise NoPrincipal("The request has credentials that nobody has checked before the view.")
+    return None
+
+
+def _call_scope(scope: Callable[[HttpRequest], Any], request: HttpRequest, policy: Policy) -> str:
+    """Return what the project's scope function says. Nothing is turned into a text: callers could share that text."""
+    principal = scope(request)
+    if principal is None or principal == "":
+        raise NoPrincipal("The endpoint's scope function returned no principal for this request.")
+    discard_awaitable(principal)
+    if not isinstance(principal, str):
+        raise _misconfigured(request, policy, f"returned a {type(principal).__name__}, not a str")
+    if principal == ANONYMOUS:
+        raise _misconfigured(request, policy, f"returned {ANONYMOUS!r}, which is reserved for callers that share")
+    return principal
+
+
+def _misconfigured(request: HttpRequest, policy: Policy, mistake: str) -> NoPrincipal:
+    """Log a mistake of the project's scope function, and return the error that refuses the request."""
+    source = "IDEMPOTENCY['SCOPE']" if policy.scope is conf.SCOPE else "the `scope` of its policy"
+    message = f"The operation {operation_of_request(request, policy)!r} refuses requests: `scope` ({source}) {mistake}."
+    logger.error(message)
+    return NoPrincipal(message)
+
+
+def _primary_key(holder: Any, own_model: str = "") -> str:
+    """Return the primary key, prefixed with the model's label. Empty if there is none.
+
+    Without the label a customer and an employee with the same primary key would share a scope. Users of `own_model`,
+    and of models that extend it, go without one: their primary key is that of their row in `own_model`.
+    """
+    models = [base._meta for base in holder.__class__.__mro__ if isinstance(getattr(base, "_meta", None), Options)]
+    own = next((options for options in models if options.label.lower() == own_model), None)
+    number = getattr(holder, "pk" if own is None else own.pk.attname, None)
+    if number is None or number == "":
+        return ""
+    if not models:
+        kind = holder.__class__  # unlike type(), the class behind a lazy object
+        return f"{kind.__module__}.{kind.__qualname__}:{_write_number(number)}"
+    try:
+        number = (own or models[0]).pk.to_python(number)  # a row's number may come from a token, as text
+    except ValidationError:
+        return ""
+    return f"{models[0].concrete_model._meta.label_lower}:{number}" if own is None else str(number)
+
+
+_PLAIN_TEXT: Final = re.compile(r"""(?!-?\d+\Z)[^\s()'"][^()'"]*""")
+
+
+def _write_number(number: object) -> str:
+    """Return a primary key as text, different for values of different types: 1 is not "1"."""
+    if type(number) is int or (isinstance(number, str) and _PLAIN_TEXT.fullmatch(number)):
+        return str(number)
+    return repr(number) if isinstance(number, str) else f"{type(number).__name__}({number})"
+
+
+def scope_of(principal: str, operation: str) -> str:
+    """Return the scope of a principal and an operation. A scope that does not fit its column is replaced by its digest.
+
+    The lengths keep two pairs from making the same scope.
+    """
+    scope = f"{len(principal)}:{principal}{len(operation)}:{operation}"
+    return scope if len(scope) <= LONGEST else digest_text(scope)
+
+
+def operation_of_request(request: HttpRequest, policy: Policy) -> str:
+    """Return the operation that the policy names; else the name of the route, or its pattern if it has none."""
+    match = request.resolver_match
+    if policy.operation or match is None:
+        return policy.operation or request.path
+    if match.url_name is None and isinstance(match.func, partial):  # Django names the route "functools.partial"
+        view = _unwrap(match.func)
+        return ":".join([*match.namespaces, f"{view.__module__}.{view.__qualname__}"])
+    return match.view_name or match.route
+
+
+def _unwrap(view: Any) -> Any:
+    return _unwrap(view.func) if isinstance(view, partial) else view
+
+
 def rewind(request: HttpRequest) -> None:
     """Make the body and the uploads readable from their start again."""
     rewind_stream(request)
@@ -88,10 +198,10 @@ def request_parts(request: HttpRequest, policy: Policy, data: Any = None) -> Req
 def _content(request: HttpRequest, data: Any) -> dict[str, Any]:
     if request.content_type == MULTIPART:
         if data is None:
-            _keep_body(request)
+            keep_body(request)
         fields = request.POST if data is None else data
         if fields or request.FILES or data is not None:
-            return {"parts": [*_fields(fields), *_files(request.FILES)]}
+            return {"parts": [*read_fields(fields), *read_files(request.FILES)]}
     try:
         body = request.body
     except RawPostDataException:
@@ -100,68 +210,3 @@ def _content(request: HttpRequest, data: Any) -> dict[str, Any]:
     if request.content_type == MULTIPART and body.strip() == f"--{boundary}--".encode():
         return {"parts": []}  # a form without fields
     return {"body": drop_fields(body, NOT_FINGERPRINTED) if request.content_type == URLENCODED else body}
-
-
-def _form(request: HttpRequest) -> QueryDict:
-    _keep_body(request)
-    try:
-        return request.POST
-    except MultiPartParserError:
-        forget_form(request)
-        return QueryDict()
-
-
-def _keep_body(request: HttpRequest) -> None:
-    """Read the body before its form is parsed, so that the view may still read it, unless it is too large to keep."""
-    limit = upload_limit()
-    length = request.META.get("CONTENT_LENGTH") or "0"
-    if not form_was_parsed(request) and (limit is None or (length.isdecimal() and int(length) <= limit)):
-        _ = request.body
-
-
-def _fields(data: Any) -> Iterable[Part]:
-    if isinstance(data, MultiValueDict):
-        for name, values in data.lists():
-            for value in values:
-                if not isinstance(value, UploadedFile) and name not in NOT_FINGERPRINTED:
-                    yield _field(name, value)
-    elif isinstance(data, Mapping):  # from one of the project's own parsers
-        yield from _leaves("", {name: data[name] for name in data if name not in NOT_FINGERPRINTED})
-    else:
-        yield from _leaves("", data)
-
-
-def _leaves(name: str, value: Any) -> Iterable[Part]:
-    """Yield the leaves of nested data."""
-    if isinstance(value, UploadedFile):
-        yield _file(name, value)
-    elif isinstance(value, Mapping | list | tuple):
-        for each, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from _leaves(f"{name}[{each}]", inner)
-    else:
-        yield _field(name, value)
-
-
-def _field(name: str, value: Any) -> Part:
-    return Part(name, None, "", str(value).encode("utf-8", "surrogatepass"))
-
-
-def _files(files: Any) -> Iterable[Part]:
-    for name, values in files.lists():
-        for file in values:
-            yield _file(name, file)
-
-
-def _file(name: str, file: Any) -> Part:
-    return Part(name, file.name, file.content_type or "", _Chunks(file))
-
-
-class _Chunks:
-    """The content of an upload, which can be iterated over several times."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-
-    def __iter__(self) -> Any:
-        yield from self._file.chunks()
-        self._file.seek(0)

@@ -17,7 +17,7 @@ from django_idempotency.core.progress import Progress
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import NoPrincipal, StoreUnavailable
 from django_idempotency.http.atomic_requests import opt_out_of_atomic_requests
-from django_idempotency.http.callers import ANONYMOUS, principal_of
+from django_idempotency.http.requests import ANONYMOUS, principal_of
 from django_idempotency.http.responses import ProblemDetails, problem_response, replay_response, unavailable_problem
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.monitoring.health import health

@@ -17,7 +17,7 @@ from rest_framework.views import APIView
 
 from django_idempotency import Policy
 from django_idempotency.exceptions import NoPrincipal
-from django_idempotency.http.callers import principal_of
+from django_idempotency.http.requests import principal_of
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.rest_framework import IdempotentMixin
 from tests.kit.http import Person, Ran
