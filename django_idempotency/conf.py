@@ -97,6 +97,7 @@ class Settings:
     EVENT_RETENTION = Setting[timedelta | None](to_optional_duration, timedelta(days=90))
     PROFILE = Setting[Profile](_profile, IETF)
     SCOPE = Setting[Callable[..., str] | None](_function, None)
+    TENANT = Setting[Callable[..., str] | None](_function, None)
     # A message that no worker acted on for so long counts as lost.
     PICK_UP = Setting[timedelta](to_duration, timedelta(minutes=1))
     # Tells a worker of a record. Left out: the Celery task, if the project uses Celery. None: workers look for work.
@@ -125,6 +126,26 @@ def middleware() -> list[str]:
 def user_model() -> str:
     """Return the label of the project's user model."""
     return settings.AUTH_USER_MODEL.lower()
+
+
+def tenant_model() -> str | None:
+    """Return the label of django-tenants' tenant model, if the project has one."""
+    return getattr(settings, "TENANT_MODEL", None)
+
+
+def is_tenant_app(app: str) -> bool:
+    """True if django-tenants keeps the tables of this app in the schema of each tenant."""
+    return any(each.split(".")[0] == app for each in getattr(settings, "TENANT_APPS", ()))
+
+
+def is_shared_app(app: str) -> bool:
+    """True if django-tenants keeps tables of this app in the public schema."""
+    return any(each.split(".")[0] == app for each in getattr(settings, "SHARED_APPS", ()))
+
+
+def allowed_hosts() -> list[str]:
+    """Return the names under which the project is served."""
+    return list(settings.ALLOWED_HOSTS)
 
 
 def upload_limit() -> int | None:
@@ -166,6 +187,7 @@ def policy(**arguments: Any) -> Policy:
         "retry_hint": conf.RETRY_HINT,
         "profile": conf.PROFILE,
         "scope": conf.SCOPE,
+        "tenant": conf.TENANT,
     }
     chosen = Policy(**{**given, **arguments})
     return replace(chosen, reply=_reply(chosen.reply), fingerprint=_fingerprint(chosen.fingerprint))

@@ -145,8 +145,8 @@ def fit_to_column(name: str, text: object) -> str:
     return text if fits else digest_text(text)
 
 
-def fit_principal(text: str) -> str:
-    """Return a principal as it is stored. One that does not fit its column is digested; cut, it would be another's.
+def fit_name(text: str) -> str:
+    """Return a principal or an operation as it is stored: one that does not fit its column is digested, not cut.
 
     So is a text that looks like a digest: no name can then be the digest of another one.
     """

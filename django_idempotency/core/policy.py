@@ -22,6 +22,7 @@ from django_idempotency.core.validation import (
     ArgumentType,
     discard_awaitable,
     instance_of,
+    needs_arguments,
     optional,
     require_type,
     require_whole_seconds,
@@ -111,6 +112,7 @@ class Policy:
     claim_limit: timedelta = timedelta(seconds=2)  # after this the store counts as unavailable
     retry_hint: timedelta = timedelta(seconds=2)  # the longest Retry-After for a running request
     scope: Callable[..., str] | None = None  # who owns the key; the authenticated principal if None
+    tenant: Callable[..., str] | None = None  # the customer of a shared installation, part of every scope
     share_anonymous: bool = False  # callers without credentials share one scope
     guessable_anonymous: bool = False  # let them use keys that another caller could guess
     wait: timedelta = timedelta(0)  # how long a duplicate waits for the response before it is rejected
@@ -161,6 +163,15 @@ class Policy:
                 "on_error='store' cannot be combined with mode='atomic', where an error rolls everything back."
             )
 
+    def tenant_without_request(self) -> str:
+        """Return the tenant of code outside HTTP; empty if the policy's function needs a request to tell."""
+        if self.tenant is None or needs_arguments(self.tenant):
+            return ""
+        tenant = self.tenant()
+        if discard_awaitable(tenant) or not isinstance(tenant, str) or not tenant:
+            raise TypeError(f"tenant must return a str that is not empty; it returned {tenant!r}.")
+        return tenant
+
     def keeps(self, status: int) -> bool:
         """True if a response with this status is stored."""
         if self.store is None:
@@ -201,6 +212,7 @@ _TYPES: Final[Mapping[str, ArgumentType]] = {
     "claim_limit": TIMEDELTA,
     "retry_hint": TIMEDELTA,
     "scope": optional(FUNCTION),
+    "tenant": optional(FUNCTION),
     "share_anonymous": FLAG,
     "guessable_anonymous": FLAG,
     "wait": TIMEDELTA,

@@ -61,6 +61,15 @@ def is_async(function: Any) -> bool:
     return any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in called)
 
 
+def needs_arguments(function: Callable[..., Any]) -> bool:
+    """True if this cannot be called without arguments."""
+    try:
+        inspect.signature(function).bind()
+    except (TypeError, ValueError):  # a function in C may have no signature
+        return True
+    return False
+
+
 def is_sync_function(value: Any) -> bool:
     """True if this can be called and is not async."""
     return callable(value) and not is_async(value)

@@ -14,7 +14,7 @@ from django_idempotency.conf import conf, user_model
 from django_idempotency.core.canonical import drop_fields
 from django_idempotency.core.decisions import Call
 from django_idempotency.core.fingerprint import URLENCODED, RequestParts, seal
-from django_idempotency.core.keys import LONGEST, digest_text, fit_principal, parse_key, unguessable
+from django_idempotency.core.keys import LONGEST, digest_text, fit_name, parse_key, unguessable
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.validation import discard_awaitable
 from django_idempotency.exceptions import NoPrincipal, UnreadBody
@@ -58,10 +58,10 @@ def call_from(request: HttpRequest, lines: list[str], policy: Policy, principal:
     key = parse_key(lines, policy.key, first=None if guessable else unguessable)
     if principal is None:
         principal = ANONYMOUS
-    operation = operation_of_request(request, policy)
+    operation = fit_name(operation_of_request(request, policy))
     parts = request_parts(request, policy, data)
     return Call(
-        scope=scope_of(principal, operation),
+        scope=scope_of(principal, operation, tenant_of(request, policy)),
         key=key,
         fingerprint=seal(parts, policy.fingerprint),
         policy=policy,
@@ -78,7 +78,7 @@ def principal_of(request: HttpRequest, policy: Policy) -> str | None:
     principal = _principal_of(request, policy)
     if principal is not None and UNSTORABLE.search(principal):
         raise NoPrincipal("The principal of this request has characters that cannot be stored.")
-    return None if principal is None else fit_principal(principal)
+    return None if principal is None else fit_name(principal)
 
 
 def _principal_of(request: HttpRequest, policy: Policy) -> str | None:
@@ -105,16 +105,18 @@ def _call_scope(scope: Callable[[HttpRequest], Any], request: HttpRequest, polic
         raise NoPrincipal("The endpoint's scope function returned no principal for this request.")
     discard_awaitable(principal)
     if not isinstance(principal, str):
-        raise _misconfigured(request, policy, f"returned a {type(principal).__name__}, not a str")
+        raise _misconfigured(request, policy, "scope", f"returned a {type(principal).__name__}, not a str")
     if principal == ANONYMOUS:
-        raise _misconfigured(request, policy, f"returned {ANONYMOUS!r}, which is reserved for callers that share")
+        raise _misconfigured(request, policy, "scope", f"returned {ANONYMOUS!r}, which is reserved")
     return principal
 
 
-def _misconfigured(request: HttpRequest, policy: Policy, mistake: str) -> NoPrincipal:
-    """Log a mistake of the project's scope function, and return the error that refuses the request."""
-    source = "IDEMPOTENCY['SCOPE']" if policy.scope is conf.SCOPE else "the `scope` of its policy"
-    message = f"The operation {operation_of_request(request, policy)!r} refuses requests: `scope` ({source}) {mistake}."
+def _misconfigured(request: HttpRequest, policy: Policy, name: str, mistake: str) -> NoPrincipal:
+    """Log a mistake of one of the project's functions, and return the error that refuses the request."""
+    from_settings = getattr(policy, name) is getattr(conf, name.upper())
+    source = f"IDEMPOTENCY[{name.upper()!r}]" if from_settings else f"the `{name}` of its policy"
+    operation = operation_of_request(request, policy)
+    message = f"The operation {operation!r} refuses requests: `{name}` ({source}) {mistake}."
     logger.error(message)
     return NoPrincipal(message)
 
@@ -150,12 +152,24 @@ def _write_number(number: object) -> str:
     return repr(number) if isinstance(number, str) else f"{type(number).__name__}({number})"
 
 
-def scope_of(principal: str, operation: str) -> str:
-    """Return the scope of a principal and an operation. A scope that does not fit its column is replaced by its digest.
+def tenant_of(request: HttpRequest, policy: Policy) -> str:
+    """Return the tenant of this request; empty if the policy has no function that tells it."""
+    if policy.tenant is None:
+        return ""
+    tenant: Any = policy.tenant(request)
+    discard_awaitable(tenant)
+    if not isinstance(tenant, str) or not tenant or UNSTORABLE.search(tenant):
+        raise _misconfigured(request, policy, "tenant", f"returned no text that can be stored but {tenant!r}")
+    return tenant
 
-    The lengths keep two pairs from making the same scope.
+
+def scope_of(principal: str, operation: str, tenant: str = "") -> str:
+    """Return the scope of these. A scope that does not fit its column is replaced by its digest.
+
+    The lengths keep two of them from making the same scope.
     """
-    scope = f"{len(principal)}:{principal}{len(operation)}:{operation}"
+    parts = (tenant, principal, operation) if tenant else (principal, operation)
+    scope = "".join(f"{len(part)}:{part}" for part in parts)
     return scope if len(scope) <= LONGEST else digest_text(scope)
 
 

@@ -62,9 +62,10 @@ def accepted_response(call: Call, retry_after: int | None = None) -> HttpRespons
 def status_address(call: Call) -> str | None:
     """Return the address of the status view; None if the project has none.
 
-    Nor is there one for an endpoint with a `scope` of its own: the status view could not tell who owns the work.
+    Nor is there one for an endpoint with a `scope` or `tenant` of its own: the status view could not tell whose work it
+    is.
     """
-    if call.policy.scope is not conf.SCOPE:
+    if call.policy.scope is not conf.SCOPE or call.policy.tenant is not conf.TENANT:
         return None
     try:
         return reverse(STATUS_ROUTE, args=[str(call.id)])

@@ -46,7 +46,7 @@ ASYNC: list[Any] = [
     partial(partial(an_async_function, 1), 2),
     an_async_generator,
 ]
-POLICY_FUNCTIONS = ("scope", "authorize", "not_executed", "store", "upgrade")
+POLICY_FUNCTIONS = ("scope", "tenant", "authorize", "not_executed", "store", "upgrade")
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_an_async_function_is_refused_where_a_rule_is_written(function: Any) -> 
 
 
 @pytest.mark.parametrize("function", [*ASYNC, f"{__name__}.an_async_function"], ids=range(len(ASYNC) + 1))
-@pytest.mark.parametrize("name", ["SCOPE", "ENQUEUE"])
+@pytest.mark.parametrize("name", ["SCOPE", "TENANT", "ENQUEUE"])
 def test_an_async_function_is_refused_in_the_settings(name: str, function: Any, settings: Any) -> None:
     settings.IDEMPOTENCY = {name: function}
     with pytest.raises(ValueError, match=rf"{name}.*not async"):
@@ -104,7 +104,7 @@ def never_awaited() -> Iterator[None]:
 
 @pytest.mark.usefixtures("never_awaited")
 def test_a_coroutine_is_no_principal(alice: Person, serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
-    serve(idempotent(scope=lambda request: an_async_function(request))(counted))  # type: ignore[arg-type, return-value]
+    serve(idempotent(scope=lambda request: an_async_function(request))(counted))
     assert [alice.post("/it").status_code, Person("bob").post("/it").status_code] == [403, 403]
     assert (Ran.count, IdempotencyKey.objects.count()) == (0, 0)
 
@@ -135,7 +135,7 @@ def test_a_coroutine_never_frees_a_key(alice: Person, serve: Serve) -> None:
     def refusing(request: HttpRequest) -> HttpResponse:
         return JsonResponse({"run": Ran.again()}, status=404)
 
-    serve(idempotent(store=lambda status: an_async_function(status))(refusing))  # type: ignore[arg-type, return-value]
+    serve(idempotent(store=lambda status: an_async_function(status))(refusing))
     assert [alice.post("/it").json() for _ in range(2)] == [{"run": 1}, {"run": 1}]
 
 
