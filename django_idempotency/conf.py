@@ -27,7 +27,7 @@ from django_idempotency.core.fingerprint import FingerprintRule
 from django_idempotency.core.policy import AfterExpiry, Expiry, Policy
 from django_idempotency.core.profiles import IETF, STRIPE, Profile
 from django_idempotency.core.replies import ReplyRule
-from django_idempotency.core.validation import is_sync_function
+from django_idempotency.core.validation import SESSION_SCOPES, is_sync_function
 
 T = TypeVar("T")
 
@@ -42,6 +42,10 @@ def _function(value: Any) -> Callable[..., Any] | None:
     if found is not None and not is_sync_function(found):
         raise TypeError(f"must be a function that is not async, the dotted path of one, or None; it is {value!r}.")
     return found
+
+
+def _scope(value: Any) -> Callable[..., Any] | str | None:
+    return value if isinstance(value, str) and value in SESSION_SCOPES else _function(value)
 
 
 def _profile(value: Any) -> Profile:
@@ -96,7 +100,7 @@ class Settings:
     COUNT_RETENTION = Setting[timedelta | None](to_optional_duration, timedelta(days=30))
     EVENT_RETENTION = Setting[timedelta | None](to_optional_duration, timedelta(days=90))
     PROFILE = Setting[Profile](_profile, IETF)
-    SCOPE = Setting[Callable[..., str] | None](_function, None)
+    SCOPE = Setting[Callable[..., str] | str | None](_scope, None)
     TENANT = Setting[Callable[..., str] | None](_function, None)
     # A message that no worker acted on for so long counts as lost.
     PICK_UP = Setting[timedelta](to_duration, timedelta(minutes=1))

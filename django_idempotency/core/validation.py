@@ -115,3 +115,10 @@ FUNCTION: Final = ArgumentType(is_sync_function, "a function that is not async")
 NAMES: Final = ArgumentType(_are_names, "a collection of names")
 EXCEPTIONS: Final = ArgumentType(_are_exceptions, "a collection of exception classes")
 STATUS_FILTER: Final = ArgumentType(_are_statuses, "a function that is not async, a collection of statuses")
+SESSION: Final = "session"
+SESSION_THROUGH_LOGIN: Final = "session-through-login"
+SESSION_SCOPES: Final = (SESSION, SESSION_THROUGH_LOGIN)
+SCOPE_SOURCE: Final = ArgumentType(
+    lambda value: is_sync_function(value) or (isinstance(value, str) and value in SESSION_SCOPES),
+    f"a function that is not async, {SESSION!r} or {SESSION_THROUGH_LOGIN!r}",
+)

@@ -26,7 +26,7 @@ from django_idempotency.flow.claim import peek
 from django_idempotency.http.atomic_requests import check_for_rollback, open_atomic_requests
 from django_idempotency.http.context import NONE, attach, is_protected
 from django_idempotency.http.private_names import CSRF_META
-from django_idempotency.http.requests import call_from, key_lines, principal_of, rewind
+from django_idempotency.http.requests import call_from, key_lines, principal_of, rewind, runs_unprotected
 from django_idempotency.http.responses import (
     ProblemDetails,
     accepted_response,
@@ -96,9 +96,13 @@ class Exchange:
     # From the request to the stored response
 
     def call(self) -> Call | HttpResponseBase:
-        """Return the call that this request makes, or the error response to a key that is missing or invalid."""
+        """Return the call that this request makes, or the response: an error, or that of a view without protection."""
         profile = self.policy.profile
         lines = key_lines(self.request, self.policy)
+        if runs_unprotected(self.request, self.policy, lines):
+            attach(self.request, NONE)
+            response: HttpResponseBase = run_unprotected(self.request, self.view, self.handler)
+            return response  # of an async view the coroutine
         if not lines:
             return self.problem_response(ProblemDetails(problems.MISSING_KEY, profile.missing))
         try:

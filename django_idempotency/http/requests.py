@@ -29,6 +29,7 @@ from django_idempotency.http.forms import (
     read_form,
 )
 from django_idempotency.http.private_names import parsed_uploads, rewind_stream
+from django_idempotency.http.sessions import session_principal
 from django_idempotency.signals import logger
 
 ANONYMOUS: Final = "anonymous"
@@ -82,6 +83,8 @@ def principal_of(request: HttpRequest, policy: Policy) -> str | None:
 
 
 def _principal_of(request: HttpRequest, policy: Policy) -> str | None:
+    if isinstance(policy.scope, str):
+        return session_principal(request, policy.scope)
     if policy.scope is not None:
         return _call_scope(policy.scope, request, policy)
     user: Any = getattr(request, "user", None)
@@ -91,11 +94,25 @@ def _principal_of(request: HttpRequest, policy: Policy) -> str | None:
     credential: Any = getattr(request, "auth", None)
     if name := _primary_key(credential):
         return f"auth:{name}"
-    if known or credential is not None or not policy.share_anonymous:
+    if not policy.share_anonymous or not _is_anonymous(request):
         raise NoPrincipal
-    if "HTTP_AUTHORIZATION" in request.META:  # the view may know whose credentials these are
-        raise NoPrincipal("The request has credentials that nobody has checked before the view.")
     return None
+
+
+def runs_unprotected(request: HttpRequest, policy: Policy, lines: list[str]) -> bool:
+    """True if the policy lets this request through without a record: it has no key, or the caller is anonymous."""
+    if not lines and not policy.required:
+        return True
+    if not policy.anonymous_unprotected or isinstance(policy.scope, str) or not _is_anonymous(request):
+        return False
+    return policy.scope is None or policy.scope(request) in (None, "")
+
+
+def _is_anonymous(request: HttpRequest) -> bool:
+    """True if the request has no credentials. The view may know whose those are that nobody has checked before it."""
+    user: Any = getattr(request, "user", None)
+    known = user is not None and user.is_authenticated
+    return not known and getattr(request, "auth", None) is None and "HTTP_AUTHORIZATION" not in request.META
 
 
 def _call_scope(scope: Callable[[HttpRequest], Any], request: HttpRequest, policy: Policy) -> str:

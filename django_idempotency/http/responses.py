@@ -65,7 +65,7 @@ def status_address(call: Call) -> str | None:
     Nor is there one for an endpoint with a `scope` or `tenant` of its own: the status view could not tell whose work it
     is.
     """
-    if call.policy.scope is not conf.SCOPE or call.policy.tenant is not conf.TENANT:
+    if call.policy.scope != conf.SCOPE or call.policy.tenant is not conf.TENANT:
         return None
     try:
         return reverse(STATUS_ROUTE, args=[str(call.id)])

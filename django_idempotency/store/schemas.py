@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import wraps
 from time import monotonic
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeVar, cast
 
 from django.db import connections
 
@@ -14,7 +14,7 @@ from django_idempotency.conf import is_shared_app, is_tenant_app, tenant_model
 from django_idempotency.signals import logger
 from django_idempotency.store.database import alias
 
-SchemaJob: TypeAlias = Callable[[Any], Counter[str]]  # takes `maintenance.Bounds` or None
+J = TypeVar("J", bound=Callable[..., Counter[str]])  # takes `maintenance.Bounds` or nothing
 
 _APP: Final = "django_idempotency"
 
@@ -39,7 +39,7 @@ def has_schemas() -> bool:
     return tenant_model() is not None and is_tenant_app(_APP)
 
 
-def in_every_schema(job: SchemaJob) -> SchemaJob:
+def in_every_schema(job: J) -> J:
     """Make a maintenance job run for every tenant when it is called in the public schema.
 
     A schema in which it fails is logged and counted, and the others have their turn. `max_runtime` is for all of them.
@@ -67,7 +67,7 @@ def in_every_schema(job: SchemaJob) -> SchemaJob:
                 counts["failed"] += 1
         return counts
 
-    return run
+    return cast("J", run)
 
 
 def _is_public(schema: str) -> bool:

@@ -53,7 +53,7 @@ ENTRIES = {
     "COUNT_OUTCOMES": Entry(False, True, True, ("yes", 1, None), None),
     "COUNT_RETENTION": Entry(timedelta(days=30), None, None, ("5", True, -1), None),
     "EVENT_RETENTION": Entry(timedelta(days=90), 60, 60 * SECONDS, ("5", True, -1), None),
-    "SCOPE": Entry(None, len, len, ("none.such", "tests.checks.test_conf.NO_PROFILE", 5), "scope"),
+    "SCOPE": Entry(None, len, len, ("none.such", "Session", "tests.checks.test_conf.NO_PROFILE", 5), "scope"),
     "TENANT": Entry(None, len, len, ("none.such", "tests.checks.test_conf.NO_PROFILE", 5), "tenant"),
     "PICK_UP": Entry(60 * SECONDS, 5, 5 * SECONDS, DURATIONS, None),
     "ENQUEUE": Entry(None, "builtins.len", len, ("none.such", "tests.checks.test_conf.NO_PROFILE", 5), None),

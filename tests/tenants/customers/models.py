@@ -3,13 +3,13 @@
 from django_tenants.models import DomainMixin, TenantMixin
 
 
-class Customer(TenantMixin):
+class Customer(TenantMixin):  # type: ignore[misc]
     auto_create_schema = True
 
     class Meta:
         app_label = "customers"
 
 
-class Domain(DomainMixin):
+class Domain(DomainMixin):  # type: ignore[misc]
     class Meta:
         app_label = "customers"
