@@ -225,7 +225,7 @@ def _streamed_body(response: StreamingHttpResponse, policy: Policy) -> bytes | N
     return b"".join(head) if size <= policy.reply.longest_body else None
 
 
-def gate(request: HttpRequest, arguments: Arguments | None) -> Policy | None:
+def gate(request: HttpRequest, arguments: Arguments | None, has_key: Callable[..., Any] = key_lines) -> Policy | None:
     """Return the policy that protects this request; None if its view runs unprotected.
 
     A view inside a protected one is not protected again: it would find its own key claimed. Any other unprotected view
@@ -234,7 +234,7 @@ def gate(request: HttpRequest, arguments: Arguments | None) -> Policy | None:
     if is_protected(request):
         return None
     policy = None if arguments is None else arguments.policy()
-    if policy is not None and request.method in policy.methods and (policy.required or key_lines(request, policy)):
+    if policy is not None and request.method in policy.methods and (policy.required or has_key(request, policy)):
         return policy
     attach(request, NONE)
     return None

@@ -44,6 +44,11 @@ def key_lines(request: HttpRequest, policy: Policy) -> list[str]:
     return [] if line is None else [line]
 
 
+def may_have_key(request: HttpRequest, policy: Policy) -> bool:
+    """True if the request has a key in its header, or is a form: uploads are parsed when the caller is known."""
+    return header(request, policy.profile.header) is not None or request.content_type in FORMS
+
+
 def header(request: HttpRequest, name: str) -> str | None:
     """Return one header, or None. Building `request.headers` would cost more time than the fingerprint."""
     value: str | None = request.META.get("HTTP_" + name.upper().replace("-", "_"))
