@@ -5,8 +5,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from django.core.exceptions import ValidationError
-from django.db.models.options import Options
 from django.http import HttpRequest
 from django.http.request import RawPostDataException
 
@@ -30,6 +28,7 @@ from django_idempotency.http.forms import (
 )
 from django_idempotency.http.private_names import parsed_uploads, rewind_stream
 from django_idempotency.http.sessions import session_principal
+from django_idempotency.http.users import primary_key
 from django_idempotency.signals import logger
 
 ANONYMOUS: Final = "anonymous"
@@ -94,10 +93,10 @@ def _principal_of(request: HttpRequest, policy: Policy) -> str | None:
         return _call_scope(policy.scope, request, policy)
     user: Any = getattr(request, "user", None)
     known = user is not None and user.is_authenticated
-    if known and (name := _primary_key(user, user_model())):
+    if known and (name := primary_key(user, user_model())):
         return f"user:{name}"
     credential: Any = getattr(request, "auth", None)
-    if name := _primary_key(credential):
+    if credential is not None and (name := primary_key(credential)):
         return f"auth:{name}"
     if not policy.share_anonymous or not _is_anonymous(request):
         raise NoPrincipal
@@ -110,22 +109,28 @@ def runs_unprotected(request: HttpRequest, policy: Policy, lines: list[str]) -> 
         return True
     if not policy.anonymous_unprotected or isinstance(policy.scope, str) or not _is_anonymous(request):
         return False
-    return policy.scope is None or policy.scope(request) in (None, "")
+    return policy.scope is None or _names_nobody(policy.scope(request))
+
+
+def _names_nobody(principal: Any) -> bool:
+    return not discard_awaitable(principal) and (principal is None or principal == "")
 
 
 def _is_anonymous(request: HttpRequest) -> bool:
     """True if the request has no credentials. The view may know whose those are that nobody has checked before it."""
     user: Any = getattr(request, "user", None)
-    known = user is not None and user.is_authenticated
-    return not known and getattr(request, "auth", None) is None and "HTTP_AUTHORIZATION" not in request.META
+    return (
+        (user is None or not user.is_authenticated)
+        and getattr(request, "auth", None) is None
+        and "HTTP_AUTHORIZATION" not in request.META
+    )
 
 
 def _call_scope(scope: Callable[[HttpRequest], Any], request: HttpRequest, policy: Policy) -> str:
     """Return what the project's scope function says. Nothing is turned into a text: callers could share that text."""
     principal = scope(request)
-    if principal is None or principal == "":
+    if _names_nobody(principal):
         raise NoPrincipal("The endpoint's scope function returned no principal for this request.")
-    discard_awaitable(principal)
     if not isinstance(principal, str):
         raise _misconfigured(request, policy, "scope", f"returned a {type(principal).__name__}, not a str")
     if principal == ANONYMOUS:
@@ -141,37 +146,6 @@ def _misconfigured(request: HttpRequest, policy: Policy, name: str, mistake: str
     message = f"The operation {operation!r} refuses requests: `{name}` ({source}) {mistake}."
     logger.error(message)
     return NoPrincipal(message)
-
-
-def _primary_key(holder: Any, own_model: str = "") -> str:
-    """Return the primary key, prefixed with the model's label. Empty if there is none.
-
-    Without the label a customer and an employee with the same primary key would share a scope. Users of `own_model`,
-    and of models that extend it, go without one: their primary key is that of their row in `own_model`.
-    """
-    models = [base._meta for base in holder.__class__.__mro__ if isinstance(getattr(base, "_meta", None), Options)]
-    own = next((options for options in models if options.label.lower() == own_model), None)
-    number = getattr(holder, "pk" if own is None else own.pk.attname, None)
-    if number is None or number == "":
-        return ""
-    if not models:
-        kind = holder.__class__  # unlike type(), the class behind a lazy object
-        return f"{kind.__module__}.{kind.__qualname__}:{_write_number(number)}"
-    try:
-        number = (own or models[0]).pk.to_python(number)  # a row's number may come from a token, as text
-    except ValidationError:
-        return ""
-    return f"{models[0].concrete_model._meta.label_lower}:{number}" if own is None else str(number)
-
-
-_PLAIN_TEXT: Final = re.compile(r"""(?!-?\d+\Z)[^\s()'"][^()'"]*""")
-
-
-def _write_number(number: object) -> str:
-    """Return a primary key as text, different for values of different types: 1 is not "1"."""
-    if type(number) is int or (isinstance(number, str) and _PLAIN_TEXT.fullmatch(number)):
-        return str(number)
-    return repr(number) if isinstance(number, str) else f"{type(number).__name__}({number})"
 
 
 def tenant_of(request: HttpRequest, policy: Policy) -> str:

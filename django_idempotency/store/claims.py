@@ -185,7 +185,7 @@ def identity(call: Call, token: UUID) -> dict[str, Any]:
         "scope": call.scope,
         "key": call.key,
         "fingerprint": call.fingerprint,
-        "principal": call.principal,
+        "principal": call.principal[:255],
         "operation": call.operation[:255],
         "method": call.method[:16],
         "path": call.path.replace("\0", "\N{REPLACEMENT CHARACTER}")[:255],  # PostgreSQL has no NUL

@@ -38,7 +38,8 @@ class Upload(IdempotentMixin, APIView):
 
     def post(self, request: Request) -> Response:
         size = sum(file.size for file in request.FILES.values())
-        answer = {"run": Ran.again(), "title": request.data.get("title"), "size": size}
+        data: Any = request.data
+        answer = {"run": Ran.again(), "title": data.get("title"), "size": size}
         return Response({**answer, "protected": request.idempotency.active}, 201)  # type: ignore[attr-defined]
 
 
