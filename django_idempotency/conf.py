@@ -9,79 +9,39 @@ from copy import copy
 from dataclasses import fields, replace
 from datetime import timedelta
 from difflib import get_close_matches
-from enum import StrEnum
 from typing import Any, Final, Generic, TypeVar
 
 from django.conf import settings
 from django.utils.encoding import force_bytes
 from django.utils.module_loading import import_string
 
+from django_idempotency.core.conversion import (
+    to_boolean,
+    to_count,
+    to_duration,
+    to_one_of,
+    to_optional_duration,
+    to_positive_count,
+    to_positive_duration,
+    to_secrets,
+)
 from django_idempotency.core.fingerprint import FingerprintRule
 from django_idempotency.core.policy import AfterExpiry, Expiry, Policy
 from django_idempotency.core.profiles import IETF, STRIPE, Profile
 from django_idempotency.core.replies import ReplyRule
-from django_idempotency.core.validation import require_namespace, require_plain_function
+from django_idempotency.core.validation import (
+    SESSION_SCOPES,
+    is_sync_function,
+    require_namespace,
+    require_plain_function,
+)
 
 T = TypeVar("T")
-E = TypeVar("E", bound=StrEnum)
 
 PROFILES: Final = {"ietf": IETF, "stripe": STRIPE}
 _DEFAULT: Final = Policy()
 _ARGUMENTS: Final = frozenset(each.name for each in fields(Policy))
 _NONE: Final[Mapping[str, Any]] = {}
-
-
-def _boolean(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"must be True or False; it is {value!r}.")
-    return value
-
-
-def _count(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise TypeError(f"must be a whole number, not negative; it is {value!r}.")
-    return value
-
-
-def _duration(value: Any) -> timedelta:
-    if isinstance(value, bool) or not isinstance(value, int | float | timedelta):
-        raise TypeError(f"must be a timedelta or a number of seconds; it is {value!r}.")
-    duration = value if isinstance(value, timedelta) else timedelta(seconds=value)
-    if duration < timedelta(0):
-        raise ValueError(f"must not be negative; it is {value!r}.")
-    return duration
-
-
-def _one_or_more(value: Any) -> int:
-    if _count(value) < 1:
-        raise ValueError(f"must be at least 1; it is {value!r}.")
-    return _count(value)
-
-
-def _some_time(value: Any) -> timedelta:
-    if _duration(value) <= timedelta(0):
-        raise ValueError(f"must be longer than nothing; it is {value!r}.")
-    return _duration(value)
-
-
-def _optional_duration(value: Any) -> timedelta | None:
-    return None if value is None else _duration(value)
-
-
-def _one_of(kind: type[E]) -> Callable[[Any], E]:
-    def convert(value: Any) -> E:
-        if value not in list(kind):
-            raise ValueError(f"must be one of {', '.join(repr(each.value) for each in kind)}; it is {value!r}.")
-        return kind(value)
-
-    return convert
-
-
-def _secrets(value: Any) -> Mapping[str, bytes]:
-    pairs = value.items() if isinstance(value, Mapping) else [(None, None)]
-    if not all(isinstance(name, str) and isinstance(secret, bytes) for name, secret in pairs):
-        raise TypeError("must map ids (text) to secrets (bytes); new fingerprints use the first.")
-    return dict(pairs)
 
 
 def _namespace(value: Any) -> str | Callable[[], str] | None:
@@ -92,9 +52,13 @@ def _namespace(value: Any) -> str | Callable[[], str] | None:
 
 def _function(value: Any) -> Callable[..., Any] | None:
     found: Callable[..., Any] | None = import_string(value) if isinstance(value, str) else value
-    if found is not None and not callable(found):
-        raise TypeError(f"must be a function, the dotted path of one, or None; it is {value!r}.")
+    if found is not None and not is_sync_function(found):
+        raise TypeError(f"must be a function that is not async, the dotted path of one, or None; it is {value!r}.")
     return found
+
+
+def _scope(value: Any) -> Callable[..., Any] | str | None:
+    return value if isinstance(value, str) and value in SESSION_SCOPES else _function(value)
 
 
 def _profile(value: Any) -> Profile:
@@ -128,32 +92,33 @@ class Setting(Generic[T]):
 class Settings:
     """Every entry of `settings.IDEMPOTENCY`, with its type and its default."""
 
-    REQUIRED = Setting[bool](_boolean, _DEFAULT.required)
-    LEASE = Setting[timedelta](_duration, _DEFAULT.lease)
-    GRACE = Setting[timedelta](_duration, _DEFAULT.grace)
-    RETENTION = Setting[timedelta | None](_optional_duration, _DEFAULT.retention)
-    EXPIRY = Setting[Expiry](_one_of(Expiry), _DEFAULT.expiry)
-    AUDIT = Setting[timedelta](_duration, _DEFAULT.audit)
-    AFTER_EXPIRY = Setting[AfterExpiry](_one_of(AfterExpiry), _DEFAULT.after_expiry)
-    ATTEMPTS = Setting[int](_count, _DEFAULT.attempts)
-    CLAIM_LIMIT = Setting[timedelta](_duration, _DEFAULT.claim_limit)
-    RETRY_HINT = Setting[timedelta](_duration, _DEFAULT.retry_hint)
-    MAX_BODY = Setting[int](_count, _DEFAULT.reply.longest_body)
-    CANONICAL_LIMIT = Setting[int](_count, _DEFAULT.fingerprint.longest_canonical)
-    SECRETS = Setting[Mapping[str, bytes]](_secrets, {})
-    RECONCILE_TRIES = Setting[int](_one_or_more, 10)
-    RECONCILE_BACKOFF = Setting[timedelta](_duration, timedelta(seconds=30))
-    RECONCILE_BACKOFF_MAX = Setting[timedelta](_duration, timedelta(hours=6))
-    RECONCILE_LIMIT = Setting[timedelta](_some_time, timedelta(seconds=30))
-    COUNT_OUTCOMES = Setting[bool](_boolean, False)
-    COUNT_RETENTION = Setting[timedelta | None](_optional_duration, timedelta(days=30))
-    EVENT_RETENTION = Setting[timedelta | None](_optional_duration, timedelta(days=90))
+    REQUIRED = Setting[bool](to_boolean, _DEFAULT.required)
+    LEASE = Setting[timedelta](to_duration, _DEFAULT.lease)
+    GRACE = Setting[timedelta](to_duration, _DEFAULT.grace)
+    RETENTION = Setting[timedelta | None](to_optional_duration, _DEFAULT.retention)
+    EXPIRY = Setting[Expiry](to_one_of(Expiry), _DEFAULT.expiry)
+    AUDIT = Setting[timedelta](to_duration, _DEFAULT.audit)
+    AFTER_EXPIRY = Setting[AfterExpiry](to_one_of(AfterExpiry), _DEFAULT.after_expiry)
+    ATTEMPTS = Setting[int](to_count, _DEFAULT.attempts)
+    CLAIM_LIMIT = Setting[timedelta](to_duration, _DEFAULT.claim_limit)
+    RETRY_HINT = Setting[timedelta](to_duration, _DEFAULT.retry_hint)
+    MAX_BODY = Setting[int](to_count, _DEFAULT.reply.longest_body)
+    CANONICAL_LIMIT = Setting[int](to_count, _DEFAULT.fingerprint.longest_canonical)
+    SECRETS = Setting[Mapping[str, bytes]](to_secrets, {})
+    RECONCILE_TRIES = Setting[int](to_positive_count, 10)
+    RECONCILE_BACKOFF = Setting[timedelta](to_duration, timedelta(seconds=30))
+    RECONCILE_BACKOFF_MAX = Setting[timedelta](to_duration, timedelta(hours=6))
+    RECONCILE_LIMIT = Setting[timedelta](to_positive_duration, timedelta(seconds=30))
+    COUNT_OUTCOMES = Setting[bool](to_boolean, False)
+    COUNT_RETENTION = Setting[timedelta | None](to_optional_duration, timedelta(days=30))
+    EVENT_RETENTION = Setting[timedelta | None](to_optional_duration, timedelta(days=90))
     PROFILE = Setting[Profile](_profile, IETF)
-    SCOPE = Setting[Callable[..., str] | None](_function, None)
+    SCOPE = Setting[Callable[..., str] | str | None](_scope, None)
+    TENANT = Setting[Callable[..., str] | None](_function, None)
     # Separates the downstream keys of installations and tenants. None: an installation is known by its SECRET_KEY.
     NAMESPACE = Setting[str | Callable[[], str] | None](_namespace, None)
     # A message that no worker acted on for so long counts as lost.
-    PICK_UP = Setting[timedelta](_duration, timedelta(minutes=1))
+    PICK_UP = Setting[timedelta](to_duration, timedelta(minutes=1))
     # Tells a worker of a record. Left out: the Celery task, if the project uses Celery. None: workers look for work.
     ENQUEUE = Setting[Callable[[str], object] | None](_function, None)
 
@@ -180,6 +145,26 @@ def middleware() -> list[str]:
 def user_model() -> str:
     """Return the label of the project's user model."""
     return settings.AUTH_USER_MODEL.lower()
+
+
+def tenant_model() -> str | None:
+    """Return the label of django-tenants' tenant model, if the project has one."""
+    return getattr(settings, "TENANT_MODEL", None)
+
+
+def is_tenant_app(app: str) -> bool:
+    """True if django-tenants keeps the tables of this app in the schema of each tenant."""
+    return any(each.split(".")[0] == app for each in getattr(settings, "TENANT_APPS", ()))
+
+
+def is_shared_app(app: str) -> bool:
+    """True if django-tenants keeps tables of this app in the public schema."""
+    return any(each.split(".")[0] == app for each in getattr(settings, "SHARED_APPS", ()))
+
+
+def allowed_hosts() -> list[str]:
+    """Return the names under which the project is served."""
+    return list(settings.ALLOWED_HOSTS)
 
 
 def upload_limit() -> int | None:
@@ -231,6 +216,7 @@ def policy(**arguments: Any) -> Policy:
         "retry_hint": conf.RETRY_HINT,
         "profile": conf.PROFILE,
         "scope": conf.SCOPE,
+        "tenant": conf.TENANT,
     }
     chosen = Policy(**{**given, **arguments})
     return replace(chosen, reply=_reply(chosen.reply), fingerprint=_fingerprint(chosen.fingerprint))

@@ -33,6 +33,7 @@ from django_idempotency.store import counts as outcomes
 from django_idempotency.store import events, jobs
 from django_idempotency.store.database import alias
 from django_idempotency.store.deletion import delete_page, is_contended
+from django_idempotency.store.schemas import in_every_schema
 
 __all__ = ["Bounds", "health", "reap", "reconcile", "resume", "sweep", "work"]
 
@@ -106,6 +107,7 @@ class _Run:
         return int(monotonic() - self._began)
 
 
+@in_every_schema
 def sweep(bounds: Bounds | None = None) -> Counter[str]:
     """Mark attempts whose lease expired as unknown, and send messages again that no worker picked up."""
     bounds = bounds or Bounds()
@@ -124,6 +126,7 @@ def sweep(bounds: Bounds | None = None) -> Counter[str]:
     return _take_turns("sweep", turns, bounds)
 
 
+@in_every_schema
 def reconcile(bounds: Bounds | None = None) -> Counter[str]:
     """Ask about every unknown outcome that is due."""
     bounds = bounds or Bounds()
@@ -135,6 +138,7 @@ def reconcile(bounds: Bounds | None = None) -> Counter[str]:
     return _take_turns("reconcile", [(jobs.find_doubts, ask)], bounds)
 
 
+@in_every_schema
 def resume(bounds: Bounds | None = None) -> Counter[str]:
     """Continue operations whose process is gone; for deferred ones, send a worker a message."""
     bounds = bounds or Bounds()
@@ -149,6 +153,7 @@ def resume(bounds: Bounds | None = None) -> Counter[str]:
     return _take_turns("resume", turns, bounds)
 
 
+@in_every_schema
 def work(bounds: Bounds | None = None) -> Counter[str]:
     """Perform deferred operations that are due, here and now: a worker that needs no messages."""
     bounds = bounds or Bounds()
@@ -159,6 +164,7 @@ def work(bounds: Bounds | None = None) -> Counter[str]:
     return _take_turns("work", [(jobs.find_waiting, do), (jobs.find_unfinished, do)], bounds)
 
 
+@in_every_schema
 def reap(bounds: Bounds | None = None) -> Counter[str]:
     """Delete stored responses whose retention is over, or keep them for audit where the policy says so.
 

@@ -32,8 +32,9 @@ from django_idempotency.exceptions import Misplaced
 from django_idempotency.http.atomic_requests import open_atomic_requests, opt_out_of_atomic_requests, savepoints
 from django_idempotency.http.context import NONE, Idempotency, NoIdempotency, is_protected
 from django_idempotency.http.exchange import Exchange, capture_response, gate
+from django_idempotency.http.forms import MULTIPART, parse_form
 from django_idempotency.http.private_names import DJANGO_REQUEST, forget_parsed_body, merge_parsed_form
-from django_idempotency.http.requests import MULTIPART, parse_form
+from django_idempotency.http.requests import may_have_key
 from django_idempotency.http.responses import ProblemDetails, problem_headers, problem_response
 from django_idempotency.http.run import run
 from django_idempotency.http.urlconf import POLICY_MARK
@@ -90,7 +91,7 @@ class IdempotentMixin(_View):
         return _arguments(self.__dict__.get("idempotency", self._class_arguments))
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        self._policy = gate(request, self._arguments_for(request))
+        self._policy = gate(request, self._arguments_for(request), may_have_key)
         if self._policy is not None:
             return super().dispatch(request, *args, **kwargs)
         with savepoints() if is_protected(request) else open_atomic_requests(request, type(self).dispatch):

@@ -66,7 +66,7 @@ LAYERS: Final = (
             "what a project imports",
             (
                 "decorators", "middleware", "rest_framework", "operations", "once", "reconciliation", "maintenance",
-                "tasks", "testing", "urls", "health_urls",
+                "tasks", "tenants", "testing", "urls", "health_urls",
             ),
         ),
     ),

@@ -33,8 +33,10 @@ class Call:
         cls, kind: str, scope: str, key: str, operation: str, parts: RequestParts, policy: Policy
     ) -> "Call":
         """Make the call of code without a request. The kind separates its scopes from those of requests."""
+        tenant = policy.tenant_without_request()
+        owner = f"{kind}@{len(tenant)}:{tenant}" if tenant else kind
         return cls(
-            scope=fit_to_column("scope", f"{kind}:{scope}"),
+            scope=fit_to_column("scope", f"{owner}:{scope}"),
             key=fit_to_column("key", key),
             fingerprint=seal(parts, policy.fingerprint),
             policy=policy,

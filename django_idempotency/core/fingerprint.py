@@ -11,6 +11,7 @@ from typing import Final, Protocol, TypeAlias
 
 from django_idempotency.core.canonical import canonicalize_form, canonicalize_json, encode, select_by_name
 from django_idempotency.core.headers import lower_header_names
+from django_idempotency.core.validation import discard_awaitable, require_function
 from django_idempotency.exceptions import UnreadableFingerprint
 
 URLENCODED: Final = "application/x-www-form-urlencoded"
@@ -76,8 +77,7 @@ class FingerprintRule:
             raise ValueError(f"secret_id must be one of the ids in secrets; it is {self.secret_id!r}.")
         if self.fields is not None and not self.body:
             raise ValueError("fields has no effect with body=False, which ignores the body: remove one of them.")
-        if self.custom is not None and not callable(self.custom):
-            raise ValueError(f"custom must be a callable or None; it is {self.custom!r}.")
+        require_function("custom", self.custom)
         if self.custom is not None and (self.headers or self.fields is not None or not self.body):
             raise ValueError("custom replaces headers, fields and body: remove them.")
 
@@ -190,6 +190,8 @@ def _head(request: RequestParts, rule: FingerprintRule) -> list[Piece]:
     pieces: list[Piece] = [(b"method", encode(request.method)), (b"path", encode(request.path))]
     if rule.custom is not None:
         result = rule.custom(request)
+        if discard_awaitable(result) or not isinstance(result, bytes | str):
+            raise TypeError(f"custom must return bytes or str; it returned a {type(result).__name__}.")
         return [*pieces, (b"custom", encode(result) if isinstance(result, str) else result)]
     pieces.append((b"query", encode(request.query)))
     for name in rule.headers:

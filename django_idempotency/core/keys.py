@@ -9,6 +9,7 @@ from typing import Final, TypeAlias, cast
 
 import http_sf
 
+from django_idempotency.core.validation import discard_awaitable, require_function
 from django_idempotency.exceptions import InvalidKey
 
 LONGEST: Final = 255  # the length of the record's column
@@ -43,8 +44,7 @@ class KeyRule:
             raise ValueError(f"max_length must be from 1 to {LONGEST}; it is {self.max_length!r}.")
         if not 1 <= self.min_length <= self.max_length:
             raise ValueError(f"min_length must be from 1 to max_length; it is {self.min_length!r}.")
-        if self.validator is not None and not callable(self.validator):
-            raise ValueError(f"validator must be a callable or None; it is {self.validator!r}.")
+        require_function("validator", self.validator)
 
 
 ANY_KEY: Final = KeyRule()
@@ -123,9 +123,10 @@ def _require_accepted(key: str, rule: KeyRule, first: Validator | None) -> None:
         raise InvalidKey("too_long", f"The key must have at most {rule.max_length} characters.")
     for validator in (first, rule.validator):
         if validator is not None and (objection := validator(key)):
-            raise InvalidKey("rejected", objection)
+            raise InvalidKey("rejected", _NO_VERDICT if discard_awaitable(objection) else objection)
 
 
+_NO_VERDICT: Final = "The key could not be checked."
 _DIGEST: Final = "sha256:"
 
 
@@ -144,78 +145,52 @@ def fit_to_column(name: str, text: object) -> str:
     return text if fits else digest_text(text)
 
 
-# The usual alphabets of random keys, smallest first. The alphabet of a key is the first with all of its characters.
-_ALPHABETS: Final = (
-    (10, re.compile(r"[0-9]*")),
-    (16, re.compile(r"[0-9a-f]*|[0-9A-F]*")),
-    (36, re.compile(r"[0-9a-z]*|[0-9A-Z]*")),
-    (64, re.compile(r"[0-9A-Za-z+/_-]*")),
-    (95, re.compile(r"[ -~]*")),
-)
+def fit_name(text: str) -> str:
+    """Return a principal or an operation as it is stored: one that does not fit its column is digested, not cut.
 
-
-def entropy(bits: float = 128.0) -> Validator:
-    """Make a validator that rejects keys whose characters could not contain that many random bits.
-
-    The estimate is log2 of the alphabet's size times the number of characters that do not repeat an earlier run of
-    eight. It does not recognise words or counters. A random UUID counts as its 32 digits, so as 128 bits.
+    So is a text that looks like a digest: no name can then be the digest of another one.
     """
-    if bits <= 0:
-        raise ValueError(f"bits must be more than 0; it is {bits!r}.")
-
-    def validate(key: str) -> str | None:
-        return (
-            None
-            if _estimate_bits(key) >= bits
-            else "The key is too easy to guess; use a random UUID or a longer random key."
-        )
-
-    return validate
+    return text if len(text) <= LONGEST and not text.startswith(_DIGEST) else digest_text(text)
 
 
-def _estimate_bits(key: str) -> float:
-    key = key.rstrip("=")
-    if re.fullmatch(r"[0-9A-Fa-f-]*", key):
-        key = key.replace("-", "")
-    size = next(size for size, alphabet in _ALPHABETS if alphabet.fullmatch(key))
-    runs = [key[start : start + 8] for start in range(len(key) - 7)]
-    return log2(size) * (len(key) - len(runs) + len(set(runs)))
-
-
-_UUID_OR_DATE: Final = re.compile(
-    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(19|20)\d\d-[01]\d-[0-3]\d", re.IGNORECASE
+UNGUESSABLE_BITS: Final = 80
+_SHORTEST: Final = 22  # characters; the shortest usual form of 128 random bits
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){2}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
+_PREDICTABLE_VERSIONS: Final = "126"  # made of a clock and the address of a machine
+_UUID_BITS: Final = 122
+_PREDICTABLE_PIECE: Final = re.compile(
+    r"([A-Z]*|[a-z]*)([A-Z][a-z]{2,})*\d*"  # words, also in camel case, and a number behind them
+    r"|\d+[A-Za-z]|\d{8}T\d{4,}Z?"  # times
 )
-_EMAIL: Final = re.compile(r"[^\s@]@[^\s@]+\.[A-Za-z]{2}")
-_NUMBER: Final = re.compile(r"(?<![0-9A-Za-z])(\+|00)?\(?\d(?:[ .()/-]{0,2}\d){6,}(?![0-9A-Za-z])")
-
-
-def no_personal_data(key: str) -> str | None:
-    """Reject keys with e-mail addresses, telephone numbers or card numbers; allow UUIDs and ISO dates."""
-    text = _UUID_OR_DATE.sub("x", key.replace("%40", "@"))
-    if _EMAIL.search(text):
-        return "The key seems to contain an e-mail address; use a random key."
-    for found in _NUMBER.finditer(text):
-        digits = re.sub(r"\D", "", found[0])
-        if 9 <= len(digits) <= 15 or (found[1] and len(digits) <= 17) or _is_card(digits):
-            return "The key seems to contain a telephone or card number; use a random key."
-    return None
-
-
-def _is_card(digits: str) -> bool:
-    """True if there are as many digits as on a card and they pass Luhn's check."""
-    doubled = [int(digit) * (2 if place % 2 else 1) for place, digit in enumerate(reversed(digits))]
-    return 13 <= len(digits) <= 19 and sum(value - 9 if value > 9 else value for value in doubled) % 10 == 0
 
 
 def unguessable(key: str) -> str | None:
-    """Reject keys under 22 characters, the shortest text with 128 random bits; every usual form of a UUID is longer."""
-    return None if len(key) >= 22 else "The key is too short to be unguessable; use a UUID or 22 random characters."
+    """Reject keys of under 22 characters, and keys whose random part could not have 80 bits.
+
+    A key is cut at everything but letters and digits. Numbers count nothing, and words, words with a number and times
+    of more than three characters count nothing: `order-2026-11-19-000001` has no random part. Each character of the
+    other pieces counts as many bits as an alphabet of 16, 36 or 62 needs, unless it ends a run of four that was there
+    before. A UUID counts 122 bits, or none if its version says that it was made from a clock.
+    """
+    if len(key) >= _SHORTEST and _count_random_bits(key) >= UNGUESSABLE_BITS:
+        return None
+    return "The key is too easy to guess; use a random UUID or a longer random key."
 
 
-def all_of(*validators: Validator) -> Validator:
-    """Make a validator that rejects a key with the first objection of any of these."""
-
-    def validate(key: str) -> str | None:
-        return next((objection for each in validators if (objection := each(key))), None)
-
-    return validate
+def _count_random_bits(key: str) -> float:
+    found = _UUID.search(key)
+    if found is not None:
+        is_random = found[0][14] not in _PREDICTABLE_VERSIONS and len(set(found[0])) > 6  # 00000000-0000-… is not
+        return _UUID_BITS if is_random else 0
+    bits, seen = 0.0, set[str]()
+    for piece in re.findall(r"[0-9A-Za-z]+", key):
+        if piece.isdecimal() or (len(piece) > 3 and _PREDICTABLE_PIECE.fullmatch(piece)):
+            continue
+        size = 62 if re.search("[a-z]", piece) and re.search("[A-Z]", piece) else 36
+        if re.fullmatch(r"[0-9a-f]+|[0-9A-F]+", piece):
+            size = 16
+        runs = [piece[start : start + 4] for start in range(len(piece) - 3)]
+        fresh = set(runs) - seen
+        seen |= fresh
+        bits += log2(size) * (len(piece) - len(runs) + len(fresh))
+    return bits

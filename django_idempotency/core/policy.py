@@ -16,11 +16,14 @@ from django_idempotency.core.validation import (
     FUNCTION,
     NAMES,
     NUMBER,
+    SCOPE_SOURCE,
     STATUS_FILTER,
     TEXT,
     TIMEDELTA,
     ArgumentType,
+    discard_awaitable,
     instance_of,
+    needs_arguments,
     optional,
     require_type,
     require_whole_seconds,
@@ -109,8 +112,10 @@ class Policy:
     reply: ReplyRule = field(default_factory=ReplyRule)
     claim_limit: timedelta = timedelta(seconds=2)  # after this the store counts as unavailable
     retry_hint: timedelta = timedelta(seconds=2)  # the longest Retry-After for a running request
-    scope: Callable[..., str] | None = None  # who owns the key; the authenticated principal if None
+    scope: Callable[..., str] | str | None = None  # who owns the key; the authenticated principal if None
+    tenant: Callable[..., str] | None = None  # the customer of a shared installation, part of every scope
     share_anonymous: bool = False  # callers without credentials share one scope
+    anonymous_unprotected: bool = False  # callers without credentials run without protection
     guessable_anonymous: bool = False  # let them use keys that another caller could guess
     wait: timedelta = timedelta(0)  # how long a duplicate waits for the response before it is rejected
     authorize: Callable[[Any, Any], bool] | None = None  # may reject a replay
@@ -145,6 +150,8 @@ class Policy:
             raise ValueError(f"attempts must be at least 1; it is {self.attempts!r}.")
         if not self.methods or any(method != method.upper() for method in self.methods):
             raise ValueError(f"methods must name HTTP methods in capitals; it is {self.methods!r}.")
+        if self.anonymous_unprotected and self.share_anonymous:
+            raise ValueError("anonymous_unprotected cannot be combined with share_anonymous, which protects them.")
         if self.heartbeat is not None and self.transaction is not Transaction.LATE:
             raise ValueError("heartbeat needs transaction='late', so that no transaction is open for that long.")
 
@@ -160,11 +167,23 @@ class Policy:
                 "on_error='store' cannot be combined with mode='atomic', where an error rolls everything back."
             )
 
+    def tenant_without_request(self) -> str:
+        """Return the tenant of code outside HTTP; empty if the policy's function needs a request to tell."""
+        if self.tenant is None or needs_arguments(self.tenant):
+            return ""
+        tenant = self.tenant()
+        if discard_awaitable(tenant) or not isinstance(tenant, str) or not tenant:
+            raise TypeError(f"tenant must return a str that is not empty; it returned {tenant!r}.")
+        return tenant
+
     def keeps(self, status: int) -> bool:
         """True if a response with this status is stored."""
         if self.store is None:
             return True
-        return self.store(status) if callable(self.store) else status in self.store
+        if not callable(self.store):
+            return status in self.store
+        kept = self.store(status)
+        return discard_awaitable(kept) or kept
 
 
 _ENUMS: Final = {
@@ -196,8 +215,10 @@ _TYPES: Final[Mapping[str, ArgumentType]] = {
     "reply": instance_of(ReplyRule, "a ReplyRule"),
     "claim_limit": TIMEDELTA,
     "retry_hint": TIMEDELTA,
-    "scope": optional(FUNCTION),
+    "scope": optional(SCOPE_SOURCE),
+    "tenant": optional(FUNCTION),
     "share_anonymous": FLAG,
+    "anonymous_unprotected": FLAG,
     "guessable_anonymous": FLAG,
     "wait": TIMEDELTA,
     "authorize": optional(FUNCTION),

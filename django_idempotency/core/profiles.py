@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from django_idempotency.core.validation import to_member
+from django_idempotency.core.validation import require_function, to_member
 
 
 class Shape(StrEnum):
@@ -42,6 +42,7 @@ class Profile:
             allowed = range(200, 600) if each == "in_flight" else range(400, 600)
             if status not in allowed:
                 raise ValueError(f"{each} must be a status from {allowed[0]} to {allowed[-1]}; it is {status!r}.")
+        require_function("reshape", self.reshape)
         for each in ("name", "header", "replayed_header"):
             if not getattr(self, each):
                 raise ValueError(f"{each} must not be empty.")

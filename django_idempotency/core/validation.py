@@ -1,9 +1,10 @@
 """Check the arguments of policies and profiles where they are written, not at the first request."""
 
+import inspect
 from collections.abc import Callable, Collection
 from datetime import timedelta
 from enum import StrEnum
-from inspect import iscoroutinefunction, signature
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 LONGEST_NAMESPACE: Final = 255
@@ -43,10 +44,10 @@ def require_namespace(value: Any) -> str:
 
 def require_plain_function(value: Callable[[], str]) -> Callable[[], str]:
     """Return the function; raise TypeError if it is a coroutine function or has to be given an argument."""
-    if iscoroutinefunction(value) or iscoroutinefunction(getattr(value, "__call__", None)):  # noqa: B004 - an object's
+    if is_async(value):
         raise TypeError(f"must not be a coroutine function: nobody awaits {value!r}.")
     try:
-        signature(value).bind()
+        inspect.signature(value).bind()
     except ValueError:  # a built-in tells nothing about its arguments
         return value
     except TypeError as error:
@@ -73,6 +74,50 @@ def optional(expected: ArgumentType) -> ArgumentType:
     return ArgumentType(lambda value: value is None or expected.accepts(value), f"{expected.description} or None")
 
 
+def is_async(function: Any) -> bool:
+    """True if a call returns a coroutine or an async generator, which nobody awaits and which is always true.
+
+    Seen through are partials, methods and objects whose `__call__` is async.
+    """
+    while isinstance(function, partial):
+        function = function.func
+    called = (function, getattr(type(function), "__call__", None))  # noqa: B004 - the method itself is wanted
+    return any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in called)
+
+
+def needs_arguments(function: Callable[..., Any]) -> bool:
+    """True if this cannot be called without arguments."""
+    try:
+        inspect.signature(function).bind()
+    except (TypeError, ValueError):  # a function in C may have no signature
+        return True
+    return False
+
+
+def is_sync_function(value: Any) -> bool:
+    """True if this can be called and is not async."""
+    return callable(value) and not is_async(value)
+
+
+def require_function(name: str, value: Any) -> None:
+    """Raise ValueError unless the value is None or a function that is not async."""
+    if value is not None and not is_sync_function(value):
+        raise ValueError(f"{name} must be {FUNCTION.description}, or None; it is {value!r}.")
+
+
+def discard_awaitable(value: Any) -> bool:
+    """True if the value can be awaited, which nobody does. A coroutine is closed, so that Python does not warn."""
+    if inspect.iscoroutine(value):
+        value.close()
+    return inspect.isawaitable(value)
+
+
+def is_true(value: Any) -> bool:
+    """True only for True itself: the coroutine of a function that turned out to be async is true as well."""
+    discard_awaitable(value)
+    return value is True
+
+
 def _are_exceptions(value: Any) -> bool:
     members = value if isinstance(value, Collection) else (None,)
     return all(isinstance(each, type) and issubclass(each, Exception) for each in members)
@@ -83,14 +128,21 @@ def _are_names(value: Any) -> bool:
 
 
 def _are_statuses(value: Any) -> bool:
-    return callable(value) or (isinstance(value, Collection) and all(isinstance(each, int) for each in value))
+    return is_sync_function(value) or (isinstance(value, Collection) and all(isinstance(each, int) for each in value))
 
 
 TEXT: Final = instance_of(str, "text")
 FLAG: Final = instance_of(bool, "True or False")
 NUMBER: Final = instance_of(int, "a whole number")
 TIMEDELTA: Final = instance_of(timedelta, "a timedelta")
-FUNCTION: Final = ArgumentType(callable, "a function")
+FUNCTION: Final = ArgumentType(is_sync_function, "a function that is not async")
 NAMES: Final = ArgumentType(_are_names, "a collection of names")
 EXCEPTIONS: Final = ArgumentType(_are_exceptions, "a collection of exception classes")
-STATUS_FILTER: Final = ArgumentType(_are_statuses, "a function, a collection of statuses")
+STATUS_FILTER: Final = ArgumentType(_are_statuses, "a function that is not async, a collection of statuses")
+SESSION: Final = "session"
+SESSION_THROUGH_LOGIN: Final = "session-through-login"
+SESSION_SCOPES: Final = (SESSION, SESSION_THROUGH_LOGIN)
+SCOPE_SOURCE: Final = ArgumentType(
+    lambda value: is_sync_function(value) or (isinstance(value, str) and value in SESSION_SCOPES),
+    f"a function that is not async, {SESSION!r} or {SESSION_THROUGH_LOGIN!r}",
+)

@@ -13,6 +13,7 @@ from django_idempotency.core.decisions import Record
 from django_idempotency.core.policy import OnError, Policy
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
+from django_idempotency.core.validation import is_true
 from django_idempotency.exceptions import (
     AlreadyFinished,
     InsideTransaction,
@@ -177,7 +178,7 @@ def proves_nothing_happened(error: BaseException, policy: Policy) -> bool:
     if isinstance(error, NotExecuted) or policy.not_executed is None:
         return isinstance(error, NotExecuted)
     try:
-        return policy.not_executed(error)
+        return is_true(policy.not_executed(error))
     except Exception:  # noqa: BLE001 - a proof that fails is none, and must not hide what happened to the handler
         logger.exception("The policy's `not_executed` failed; the outcome counts as unknown.")
         return False

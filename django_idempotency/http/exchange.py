@@ -31,7 +31,14 @@ from django_idempotency.http.atomic_requests import check_for_rollback, open_ato
 from django_idempotency.http.context import NONE, attach, is_protected
 from django_idempotency.http.own_responses import OwnResponses
 from django_idempotency.http.private_names import CSRF_META
-from django_idempotency.http.requests import call_from, key_lines, principal_of, rewind, route_name
+from django_idempotency.http.requests import (
+    call_from,
+    key_lines,
+    operation_of_request,
+    principal_of,
+    rewind,
+    runs_unprotected,
+)
 from django_idempotency.store.database import alias
 
 Handler = Callable[[], Any]
@@ -62,7 +69,7 @@ class Exchange(OwnResponses):
     def finalize(self, response: HttpResponseBase) -> HttpResponseBase:
         """Return the response that the framework makes of what the view returned. NotAResponse if it is none."""
         if not isinstance(response, HttpResponseBase):
-            raise NotAResponse(response, self.policy.operation or route_name(self.request))
+            raise NotAResponse(response, operation_of_request(self.request, self.policy))
         return response
 
     def capture(self, response: HttpResponseBase) -> tuple[HttpResponseBase, Reply]:
@@ -92,8 +99,12 @@ class Exchange(OwnResponses):
     # From the request to the stored response
 
     def call(self) -> Call | HttpResponseBase:
-        """Return the call that this request makes, or the error response to a key that is missing or invalid."""
+        """Return the call that this request makes, or the response: an error, or that of a view without protection."""
         lines = key_lines(self.request, self.policy)
+        if runs_unprotected(self.request, self.policy, lines):
+            attach(self.request, NONE)
+            response: HttpResponseBase = run_unprotected(self.request, self.view, self.handler)
+            return response  # of an async view the coroutine
         if not lines:
             return self.missing_key_response()
         try:
@@ -181,7 +192,7 @@ def _streamed_body(response: StreamingHttpResponse, policy: Policy) -> bytes | N
     return b"".join(head) if size <= policy.reply.longest_body else None
 
 
-def gate(request: HttpRequest, arguments: Arguments | None) -> Policy | None:
+def gate(request: HttpRequest, arguments: Arguments | None, has_key: Callable[..., Any] = key_lines) -> Policy | None:
     """Return the policy that protects this request; None if its view runs unprotected.
 
     A view inside a protected one is not protected again: it would find its own key claimed. Any other unprotected view
@@ -190,7 +201,7 @@ def gate(request: HttpRequest, arguments: Arguments | None) -> Policy | None:
     if is_protected(request):
         return None
     policy = None if arguments is None else arguments.policy()
-    if policy is not None and request.method in policy.methods and (policy.required or key_lines(request, policy)):
+    if policy is not None and request.method in policy.methods and (policy.required or has_key(request, policy)):
         return policy
     attach(request, NONE)
     return None

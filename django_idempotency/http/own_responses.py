@@ -11,6 +11,7 @@ from django_idempotency.conf import debug
 from django_idempotency.core import problems
 from django_idempotency.core.decisions import Accepted, Answer, Call, Record, Replay
 from django_idempotency.core.policy import Policy
+from django_idempotency.core.validation import is_true
 from django_idempotency.exceptions import InvalidKey, NoPrincipal, NotExecuted, StoreUnavailable
 from django_idempotency.flow.claim import peek
 from django_idempotency.http.requests import header
@@ -32,7 +33,7 @@ LOOKALIKES: Final = ("Idempotency-Key", "X-Idempotency-Key", "Idempotent-Key", "
 
 def require_authorization(policy: Policy, request: HttpRequest, record: Record) -> None:
     """Raise PermissionDenied if the policy's `authorize` rejects this replay."""
-    if policy.authorize is not None and not policy.authorize(request, record):
+    if policy.authorize is not None and not is_true(policy.authorize(request, record)):
         raise PermissionDenied
 
 

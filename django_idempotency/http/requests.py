@@ -1,33 +1,37 @@
 """From a request to a call: its principal, its key and its fingerprint."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from django.core.exceptions import BadRequest
-from django.core.files.uploadedfile import UploadedFile
-from django.db.models.options import Options
-from django.http import HttpRequest, QueryDict
-from django.http.multipartparser import MultiPartParserError
+from django.http import HttpRequest
 from django.http.request import RawPostDataException
-from django.utils.datastructures import MultiValueDict
 
-from django_idempotency.conf import upload_limit, user_model
+from django_idempotency.conf import conf, user_model
 from django_idempotency.core.canonical import drop_fields
 from django_idempotency.core.decisions import Call
-from django_idempotency.core.fingerprint import URLENCODED, Part, RequestParts, seal
-from django_idempotency.core.keys import digest_text, parse_key, unguessable
+from django_idempotency.core.fingerprint import URLENCODED, RequestParts, seal
+from django_idempotency.core.keys import LONGEST, digest_text, fit_name, parse_key, unguessable
 from django_idempotency.core.policy import Policy
+from django_idempotency.core.validation import discard_awaitable
 from django_idempotency.exceptions import NoPrincipal, UnreadBody
-from django_idempotency.http.private_names import forget_form, form_was_parsed, parsed_uploads, rewind_stream
+from django_idempotency.http.forms import (
+    FORM_FIELD,
+    FORMS,
+    MULTIPART,
+    NOT_FINGERPRINTED,
+    keep_body,
+    parse_form,
+    read_fields,
+    read_files,
+    read_form,
+)
+from django_idempotency.http.private_names import parsed_uploads, rewind_stream
+from django_idempotency.http.sessions import session_principal
+from django_idempotency.http.users import primary_key
+from django_idempotency.signals import logger
 
-LONGEST_SCOPE: Final = 255
-FORM_FIELD: Final = "_idempotency_key"  # for HTML forms, which cannot send a header
-CSRF_FIELD: Final = "csrfmiddlewaretoken"  # Django masks it anew for each page, so retries may carry another one
-NOT_FINGERPRINTED: Final = (FORM_FIELD, CSRF_FIELD)
-MULTIPART: Final = "multipart/form-data"
-FORMS: Final = (URLENCODED, MULTIPART)
 ANONYMOUS: Final = "anonymous"
 UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
 F = TypeVar("F")
@@ -38,8 +42,13 @@ def key_lines(request: HttpRequest, policy: Policy) -> list[str]:
     """Return the values of the key's header; for a form without that header, the value of its field."""
     line = header(request, policy.profile.header)
     if line is None and request.content_type in FORMS:
-        line = _form(request).get(FORM_FIELD)
+        line = read_form(request).get(FORM_FIELD)
     return [] if line is None else [line]
+
+
+def may_have_key(request: HttpRequest, policy: Policy) -> bool:
+    """True if the request has a key in its header, or is a form: uploads are parsed when the caller is known."""
+    return header(request, policy.profile.header) is not None or request.content_type in FORMS
 
 
 def header(request: HttpRequest, name: str) -> str | None:
@@ -57,10 +66,10 @@ def call_from(request: HttpRequest, lines: list[str], policy: Policy, principal:
     key = parse_key(lines, policy.key, first=None if guessable else unguessable)
     if principal is None:
         principal = ANONYMOUS
-    operation = policy.operation or route_name(request)
+    operation = fit_name(operation_of_request(request, policy))
     parts = request_parts(request, policy, data)
     return Call(
-        scope=scope_of(principal, operation),
+        scope=scope_of(principal, operation, tenant_of(request, policy)),
         key=key,
         fingerprint=seal(parts, policy.fingerprint),
         policy=policy,
@@ -74,59 +83,100 @@ def call_from(request: HttpRequest, lines: list[str], policy: Policy, principal:
 
 def principal_of(request: HttpRequest, policy: Policy) -> str | None:
     """Return the principal of this request; None for an anonymous caller, if the policy lets them share a scope."""
+    principal = _principal_of(request, policy)
+    if principal is not None and UNSTORABLE.search(principal):
+        raise NoPrincipal("The principal of this request has characters that cannot be stored.")
+    return None if principal is None else fit_name(principal)
+
+
+def _principal_of(request: HttpRequest, policy: Policy) -> str | None:
+    if isinstance(policy.scope, str):
+        return session_principal(request, policy.scope)
     if policy.scope is not None:
-        principal = policy.scope(request)
-        if not principal:
-            raise NoPrincipal("The endpoint's scope function returned no principal for this request.")
-        if UNSTORABLE.search(str(principal)):
-            raise NoPrincipal(
-                "The endpoint's scope function returned a principal with characters that cannot be stored."
-            )
-        return str(principal)
+        return _call_scope(policy.scope, request, policy)
     user: Any = getattr(request, "user", None)
     known = user is not None and user.is_authenticated
-    if known and (name := _primary_key(user, user_model())):
+    if known and (name := primary_key(user, user_model())):
         return f"user:{name}"
     credential: Any = getattr(request, "auth", None)
-    if name := _primary_key(credential):
+    if credential is not None and (name := primary_key(credential)):
         return f"auth:{name}"
-    if policy.share_anonymous and not known and credential is None:
-        return None
-    raise NoPrincipal
+    if not policy.share_anonymous or not _is_anonymous(request):
+        raise NoPrincipal
+    return None
 
 
-def _primary_key(holder: Any, own_model: str = "") -> str:
-    """Return the primary key, prefixed with the model's label. Empty if there is none.
+def runs_unprotected(request: HttpRequest, policy: Policy, lines: list[str]) -> bool:
+    """True if the policy lets this request through without a record: it has no key, or the caller is anonymous."""
+    if not lines and not policy.required:
+        return True
+    if not policy.anonymous_unprotected or isinstance(policy.scope, str) or not _is_anonymous(request):
+        return False
+    return policy.scope is None or _names_nobody(policy.scope(request))
 
-    Without the label a customer and an employee with the same primary key would share a scope. Users of `own_model`,
-    and of models that extend it, go without one: their primary key is that of their row in `own_model`.
-    """
-    models = [base._meta for base in holder.__class__.__mro__ if isinstance(getattr(base, "_meta", None), Options)]
-    own = next((options for options in models if options.label.lower() == own_model), None)
-    number = getattr(holder, "pk" if own is None else own.pk.attname, None)
-    if number is None:
+
+def _names_nobody(principal: Any) -> bool:
+    return not discard_awaitable(principal) and (principal is None or principal == "")
+
+
+def _is_anonymous(request: HttpRequest) -> bool:
+    """True if the request has no credentials. The view may know whose those are that nobody has checked before it."""
+    user: Any = getattr(request, "user", None)
+    return (
+        (user is None or not user.is_authenticated)
+        and getattr(request, "auth", None) is None
+        and "HTTP_AUTHORIZATION" not in request.META
+    )
+
+
+def _call_scope(scope: Callable[[HttpRequest], Any], request: HttpRequest, policy: Policy) -> str:
+    """Return what the project's scope function says. Nothing is turned into a text: callers could share that text."""
+    principal = scope(request)
+    if _names_nobody(principal):
+        raise NoPrincipal("The endpoint's scope function returned no principal for this request.")
+    if not isinstance(principal, str):
+        raise _misconfigured(request, policy, "scope", f"returned a {type(principal).__name__}, not a str")
+    if principal == ANONYMOUS:
+        raise _misconfigured(request, policy, "scope", f"returned {ANONYMOUS!r}, which is reserved")
+    return principal
+
+
+def _misconfigured(request: HttpRequest, policy: Policy, name: str, mistake: str) -> NoPrincipal:
+    """Log a mistake of one of the project's functions, and return the error that refuses the request."""
+    from_settings = getattr(policy, name) is getattr(conf, name.upper())
+    source = f"IDEMPOTENCY[{name.upper()!r}]" if from_settings else f"the `{name}` of its policy"
+    operation = operation_of_request(request, policy)
+    message = f"The operation {operation!r} refuses requests: `{name}` ({source}) {mistake}."
+    logger.error(message)
+    return NoPrincipal(message)
+
+
+def tenant_of(request: HttpRequest, policy: Policy) -> str:
+    """Return the tenant of this request; empty if the policy has no function that tells it."""
+    if policy.tenant is None:
         return ""
-    if UNSTORABLE.search(str(number)):
-        raise NoPrincipal("The primary key of the caller has characters that cannot be stored.")
-    kind = holder.__class__  # unlike type(), the class behind a lazy object
-    label = models[0].concrete_model._meta.label_lower if models else f"{kind.__module__}.{kind.__qualname__}"
-    return f"{label}:{number}" if own is None else str(number)
+    tenant: Any = policy.tenant(request)
+    discard_awaitable(tenant)
+    if not isinstance(tenant, str) or not tenant or UNSTORABLE.search(tenant):
+        raise _misconfigured(request, policy, "tenant", f"returned no text that can be stored but {tenant!r}")
+    return tenant
 
 
-def scope_of(principal: str, operation: str) -> str:
-    """Return the scope of a principal and an operation. A scope that does not fit its column is replaced by its digest.
+def scope_of(principal: str, operation: str, tenant: str = "") -> str:
+    """Return the scope of these. A scope that does not fit its column is replaced by its digest.
 
-    The lengths keep two pairs from making the same scope.
+    The lengths keep two of them from making the same scope.
     """
-    scope = f"{len(principal)}:{principal}{len(operation)}:{operation}"
-    return scope if len(scope) <= LONGEST_SCOPE else digest_text(scope)
+    parts = (tenant, principal, operation) if tenant else (principal, operation)
+    scope = "".join(f"{len(part)}:{part}" for part in parts)
+    return scope if len(scope) <= LONGEST else digest_text(scope)
 
 
-def route_name(request: HttpRequest) -> str:
-    """Return the name of the route, or its pattern if it has none."""
+def operation_of_request(request: HttpRequest, policy: Policy) -> str:
+    """Return the operation that the policy names; else the name of the route, or its pattern if it has none."""
     match = request.resolver_match
-    if match is None:
-        return request.path
+    if policy.operation or match is None:
+        return policy.operation or request.path
     if match.url_name is None and isinstance(match.func, partial):  # Django names the route "functools.partial"
         view = _unwrap(match.func)
         return ":".join([*match.namespaces, f"{view.__module__}.{view.__qualname__}"])
@@ -161,10 +211,10 @@ def request_parts(request: HttpRequest, policy: Policy, data: Any = None) -> Req
 def _content(request: HttpRequest, data: Any) -> dict[str, Any]:
     if request.content_type == MULTIPART:
         if data is None:
-            _keep_body(request)
+            keep_body(request)
         fields = parse_form(request, lambda: request.POST) if data is None else data
         if fields or request.FILES or data is not None:
-            return {"parts": [*_fields(fields), *_files(request.FILES)]}
+            return {"parts": [*read_fields(fields), *read_files(request.FILES)]}
     try:
         body = request.body
     except RawPostDataException:
@@ -173,78 +223,3 @@ def _content(request: HttpRequest, data: Any) -> dict[str, Any]:
     if request.content_type == MULTIPART and body.strip() == f"--{boundary}--".encode():
         return {"parts": []}  # a form without fields
     return {"body": drop_fields(body, NOT_FINGERPRINTED) if request.content_type == URLENCODED else body}
-
-
-def _form(request: HttpRequest) -> QueryDict:
-    _keep_body(request)
-    try:
-        return parse_form(request, lambda: request.POST)
-    except MultiPartParserError:
-        forget_form(request)
-        return QueryDict()
-
-
-def parse_form(request: HttpRequest, parse: Callable[[], F]) -> F:
-    """Return the parsed form; BadRequest if the client named a charset that is no text encoding, such as base64."""
-    try:
-        return parse()
-    except (LookupError, UnicodeError) as error:
-        if request.encoding is None or request.encoding.lower() in _TEXT_ENCODINGS:
-            raise
-        raise BadRequest("The charset in the Content-Type is not one that a form can have.") from error
-
-
-def _keep_body(request: HttpRequest) -> None:
-    """Read the body before its form is parsed, so that the view may still read it, unless it is too large to keep."""
-    limit = upload_limit()
-    length = request.META.get("CONTENT_LENGTH") or "0"
-    if not form_was_parsed(request) and (limit is None or (length.isdecimal() and int(length) <= limit)):
-        _ = request.body
-
-
-def _fields(data: Any) -> Iterable[Part]:
-    if isinstance(data, MultiValueDict):
-        for name, values in data.lists():
-            for value in values:
-                if not isinstance(value, UploadedFile) and name not in NOT_FINGERPRINTED:
-                    yield _field(name, value)
-    elif isinstance(data, Mapping):  # from one of the project's own parsers
-        yield from _leaves("", {name: data[name] for name in data if name not in NOT_FINGERPRINTED})
-    else:
-        yield from _leaves("", data)
-
-
-def _leaves(name: str, value: Any) -> Iterable[Part]:
-    """Yield the leaves of nested data."""
-    if isinstance(value, UploadedFile):
-        yield _file(name, value)
-    elif isinstance(value, Mapping | list | tuple):
-        for each, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from _leaves(f"{name}[{each}]", inner)
-    else:
-        yield _field(name, value)
-
-
-def _field(name: str, value: Any) -> Part:
-    return Part(name, None, "", str(value).encode("utf-8", "surrogatepass"))
-
-
-def _files(files: Any) -> Iterable[Part]:
-    for name, values in files.lists():
-        for file in values:
-            yield _file(name, file)
-
-
-def _file(name: str, file: Any) -> Part:
-    return Part(name, file.name, file.content_type or "", _Chunks(file))
-
-
-class _Chunks:
-    """The content of an upload, which can be iterated over several times."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-
-    def __iter__(self) -> Any:
-        yield from self._file.chunks()
-        self._file.seek(0)

@@ -13,6 +13,7 @@ from django_idempotency.core.decisions import Call, Gone, InDoubt, InFlight, Mis
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.profiles import Profile
 from django_idempotency.core.replies import Reply, unfold
+from django_idempotency.core.validation import discard_awaitable
 from django_idempotency.signals import logger
 
 STATUS_ROUTE: Final = "django_idempotency:idempotency-operation"
@@ -49,7 +50,9 @@ def apply_upgrade(reply: Reply, policy: Policy) -> Reply:
     """Return a stored reply in today's schema version, if the policy can convert it."""
     if policy.upgrade is None or reply.schema_version == policy.reply.schema_version:
         return reply
-    newer: Reply = policy.upgrade(reply)
+    newer = policy.upgrade(reply)
+    if discard_awaitable(newer) or not isinstance(newer, Reply):
+        raise TypeError(f"upgrade of the policy must return a Reply; it returned a {type(newer).__name__}.")
     return newer
 
 
@@ -66,9 +69,10 @@ def accepted_response(call: Call, retry_after: int | None = None) -> HttpRespons
 def status_address(call: Call) -> str | None:
     """Return the address of the status view; None if the project has none.
 
-    Nor is there one for an endpoint with a `scope` of its own: the status view could not tell who owns the work.
+    Nor is there one for an endpoint with a `scope` or `tenant` of its own: the status view could not tell whose work it
+    is.
     """
-    if call.policy.scope is not conf.SCOPE:
+    if call.policy.scope != conf.SCOPE or call.policy.tenant is not conf.TENANT:
         return None
     try:
         return reverse(STATUS_ROUTE, args=[str(call.id)])

@@ -60,7 +60,7 @@ async def arun(exchange: Exchange) -> HttpResponseBase:
     """Run an async view under its key. It is always late, because Django's transactions are synchronous."""
     call = await sync_to_async(exchange.call)()
     if not isinstance(call, Call):
-        return call
+        return await call if asyncio.iscoroutine(call) else call
     with protection(exchange.request):
         attempt = await _aclaim(exchange, call)
         if not isinstance(attempt, Attempt):

@@ -1,6 +1,6 @@
 """The views of the layer itself: the status of deferred work, and the health of the records."""
 
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from django.core.exceptions import PermissionDenied
@@ -21,7 +21,7 @@ from django_idempotency.core.states import Status
 from django_idempotency.exceptions import NoPrincipal, StoreUnavailable
 from django_idempotency.http.atomic_requests import opt_out_of_atomic_requests
 from django_idempotency.http.own_responses import require_authorization
-from django_idempotency.http.requests import ANONYMOUS, principal_of
+from django_idempotency.http.requests import ANONYMOUS, principal_of, scope_of, tenant_of
 from django_idempotency.http.responses import ProblemDetails, problem_response, replay_response, unavailable_problem
 from django_idempotency.http.urlconf import policies_of
 from django_idempotency.models import IdempotencyKey
@@ -32,6 +32,8 @@ from django_idempotency.store.database import alias
 from django_idempotency.store.limits import limited
 
 HEALTH_LIMIT_SECONDS: Final = 2.0
+
+Owner: TypeAlias = tuple[str, str | None]  # tenant and principal
 
 
 class OperationView(View):
@@ -44,26 +46,31 @@ class OperationView(View):
 def operation_status(request: HttpRequest, ref: str) -> HttpResponse:
     """Return the status of deferred work to its owner. Anyone else gets the 404 of work that does not exist."""
     policy, using = default_policy(), alias()
-    principal = _principal(request, policy)  # before the record is read, so that no header tells whether there is one
+    owner = _owner(request, policy)  # before the record is read, so that no header tells whether there is one
     try:
         with limited(using, policy.claim_limit.total_seconds()):
             row = _read_deferred(ref, using)
-        response = _status_of(row, principal, policy, request)
+        response = _status_of(row, owner, policy, request)
     except StoreUnavailable:
         response = problem_response(unavailable_problem(policy), policy.profile)
     response["Cache-Control"] = "no-store"
     return response
 
 
-def _principal(request: HttpRequest, policy: Policy) -> str | None:
+def _owner(request: HttpRequest, policy: Policy) -> Owner | None:
+    """Return the tenant and the principal that ask; None if the tenant is not known."""
     try:
-        return principal_of(request, policy)
+        tenant = tenant_of(request, policy)
     except NoPrincipal:
         return None
+    try:
+        return tenant, principal_of(request, policy)
+    except NoPrincipal:
+        return tenant, None
 
 
-def _status_of(row: IdempotencyKey | None, principal: str | None, policy: Policy, request: HttpRequest) -> HttpResponse:
-    if row is None or not _owns(principal, row):
+def _status_of(row: IdempotencyKey | None, owner: Owner | None, policy: Policy, request: HttpRequest) -> HttpResponse:
+    if row is None or not _owns(owner, row):
         return problem_response(ProblemDetails(problems.NOT_FOUND, 404), policy.profile)
     reply = records.reply_of(row)
     if reply is not None and not row.retention_over:
@@ -83,14 +90,19 @@ def _read_deferred(ref: str, using: str) -> IdempotencyKey | None:
     return row if row is not None and row.deferred else None
 
 
-def _owns(principal: str | None, row: IdempotencyKey) -> bool:
-    """True if the work is this principal's. Anonymous work is for every caller that knows its reference.
+def _owns(owner: Owner | None, row: IdempotencyKey) -> bool:
+    """True if the work is this caller's. Anonymous work is for every caller of the tenant that knows its reference.
 
-    The reference is made from the key, so an unguessable key makes it unguessable too.
+    The reference is made from the key, so an unguessable key makes it unguessable too. The scope is compared and not
+    the principal alone, because two tenants may have a user with the same primary key.
     """
     if row.principal == ANONYMOUS:
-        return unguessable(row.key) is None
-    return principal is not None and principal == row.principal
+        return unguessable(row.key) is None and owner is not None and _is_scope(row, owner[0], ANONYMOUS)
+    return owner is not None and owner[1] is not None and _is_scope(row, owner[0], owner[1])
+
+
+def _is_scope(row: IdempotencyKey, tenant: str, principal: str) -> bool:
+    return row.scope == scope_of(principal, row.operation, tenant)
 
 
 def _require_authorization(request: HttpRequest, row: IdempotencyKey) -> None:

@@ -53,7 +53,7 @@ GOOD_POLICIES: list[dict[str, Any]] = [
     {"store": bool},
     {"refusals": (LookupError,)},
     {"refusals": [LookupError]},
-    {"scope": str, "authorize": bool, "upgrade": str, "not_executed": bool},
+    {"scope": str, "tenant": str, "authorize": bool, "upgrade": str, "not_executed": bool},
     {"key": KeyRule(), "fingerprint": FingerprintRule(), "reply": ReplyRule(), "profile": STRIPE},
     {"mode": "atomic"},
     {"mode": "atomic", "on_error": "release"},

@@ -311,3 +311,11 @@ def test_without_its_endpoint_nobody_can_say_who_may_see_the_answer(alice: Perso
     perform(MESSAGES[0])
     settings.ROOT_URLCONF = UrlsWithout
     assert alice.client.get(address).status_code == 403
+
+
+def test_a_long_principal_owns_its_work_and_its_beginning_owns_nothing(alice: Person, settings: Any) -> None:
+    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "SCOPE": lambda request: request.headers.get("X-Who")}
+    owner, prefix = "o" * 300, "o" * 255
+    address = accepted(alice, headers={"X-Who": owner})
+    assert alice.client.get(address, headers={"X-Who": owner}).status_code == 202
+    assert alice.client.get(address, headers={"X-Who": prefix}).status_code == 404

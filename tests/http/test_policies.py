@@ -84,8 +84,10 @@ def test_s2_anonymous_callers_are_refused_by_default(anonymous: Person, serve: S
     [
         (str(uuid4()), True),
         (uuid4().hex, True),
-        ("x" * 22, True),
-        ("x" * 21, False),
+        ("9GkX2pQ7rLw4TzB8nVc5Yd", True),
+        ("9GkX2pQ7rLw4TzB8nVc5Y", False),
+        ("x" * 22, False),
+        ("order-2026-11-19-000001", False),
         ("order-1", False),
         ("1", False),
     ],

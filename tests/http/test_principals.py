@@ -1,5 +1,7 @@
 """Whose key it is, where a principal is not a user of the project."""
 
+import re
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -130,3 +132,89 @@ def test_what_extends_the_users_model_is_the_user() -> None:
     request.user = Proxy()
     with pytest.raises(NoPrincipal):
         principal_of(request, Policy())
+
+
+class Numbered:
+    """A user that is no row, with whatever its token has as a number."""
+
+    is_authenticated = True
+
+    def __init__(self, pk: object) -> None:
+        self.pk = pk
+
+
+def principal_with(pk: object) -> str | None:
+    request: Any = HttpRequest()
+    request.user = Numbered(pk)
+    return principal_of(request, Policy())
+
+
+@pytest.mark.parametrize("share", [True, False])
+@pytest.mark.parametrize("user", [Numbered(""), Numbered(None), User(), User(pk="")])
+def test_an_empty_primary_key_names_nobody(user: Any, share: bool) -> None:
+    request: Any = HttpRequest()
+    request.user = user
+    with pytest.raises(NoPrincipal):
+        principal_of(request, Policy(share_anonymous=share))
+
+
+ALIKE = [
+    1,
+    "1",
+    "'1'",
+    1.0,
+    "1.0",
+    True,
+    "True",
+    b"1",
+    "bytes(1)",
+    "bytes(b'1')",
+    Decimal(1),
+    "Decimal(1)",
+    " 1",
+    '"1"',
+]
+
+
+def test_primary_keys_of_different_types_are_different_principals() -> None:
+    assert len({principal_with(pk) for pk in ALIKE}) == len(ALIKE)
+    assert str(principal_with(1)).endswith("Numbered:1")
+    assert str(principal_with("auth0|ada")).endswith("Numbered:auth0|ada")
+
+
+def test_a_row_is_the_same_however_its_primary_key_was_written() -> None:
+    def principal(**row: Any) -> str | None:
+        request: Any = HttpRequest()
+        for name, value in row.items():
+            setattr(request, name, value)
+        return principal_of(request, Policy())
+
+    assert principal(user=User(pk="7")) == principal(user=User(pk=7)) == "user:7"
+    assert principal(auth=Group(pk="7")) == principal(auth=Group(pk=7)) == "auth:auth.group:7"
+
+
+@pytest.mark.parametrize("pk", ["a\0b", "a\ud800b"])
+def test_a_primary_key_that_no_database_can_store_names_nobody(pk: str) -> None:
+    with pytest.raises(NoPrincipal):
+        principal_with(pk)
+
+
+@pytest.mark.parametrize("length", [256, 400])
+def test_a_long_principal_is_digested_and_not_cut(length: int) -> None:
+    long = "a" * length
+    found = principal_of(HttpRequest(), Policy(scope=lambda request: long))
+    assert found is not None
+    assert re.fullmatch(r"sha256:[0-9a-f]{64}", found)
+    forged = principal_of(HttpRequest(), Policy(scope=lambda request: found))
+    assert forged != found, "no name can be the digest of another one"
+    assert principal_of(HttpRequest(), Policy(scope=lambda request: "a" * 255)) == "a" * 255
+
+
+def test_the_word_for_anonymous_callers_is_taken(
+    alice: Person, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.IDEMPOTENCY = {"SCOPE": lambda request: "anonymous"}
+    settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": [path("it", Answer.as_view(), name="it")]})
+    assert alice.post("/it", headers={"X-Who": "user:1"}).status_code == 403
+    assert "IDEMPOTENCY['SCOPE']" in caplog.text
+    assert "reserved" in caplog.text

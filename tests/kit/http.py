@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 
-KEY = "a-key-of-at-least-22-characters"
+KEY = "9GkX2pQ7rLw4TzB8nVc5Yd"
 MIDDLEWARE = "django_idempotency.middleware.IdempotencyMiddleware"
 
 

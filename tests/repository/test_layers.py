@@ -24,13 +24,16 @@ RANKS = (
     {"flow"},
     {
         "http", "monitoring", "decorators", "middleware", "rest_framework", "operations", "once", "reconciliation",
-        "maintenance", "tasks", "testing", "urls", "health_urls",
+        "maintenance", "tasks", "tenants", "testing", "urls", "health_urls",
     },
     {"checks", "console", "management", "contrib", "admin", "apps", "templatetags"},
 )  # fmt: skip
 PARSERS = {"rfc8785", "http_sf"}
 IMPURE = {"time", "random", "secrets", "os", "socket", "threading", "subprocess", "sqlite3", "asyncio"}
-OPTIONAL = ["rest_framework", "celery", "drf_spectacular", "prometheus_client", "opentelemetry", "django_celery_beat"]
+OPTIONAL = [
+    "rest_framework", "celery", "drf_spectacular", "prometheus_client", "opentelemetry", "django_celery_beat",
+    "django_tenants",
+]  # fmt: skip
 DRIVERS = ["psycopg", "psycopg2", "MySQLdb", "pymysql", "sqlite3"]
 
 

@@ -1,0 +1,86 @@
+"""The schemas of django-tenants, where each tenant has tables of its own. The only module that imports it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import wraps
+from time import monotonic
+from typing import Any, Final, TypeVar, cast
+
+from django.db import connections
+
+from django_idempotency.conf import is_shared_app, is_tenant_app, tenant_model
+from django_idempotency.signals import logger
+from django_idempotency.store.database import alias
+
+J = TypeVar("J", bound=Callable[..., Counter[str]])  # takes `maintenance.Bounds` or nothing
+
+_APP: Final = "django_idempotency"
+
+
+def current_schema(using: str | None = None) -> str:
+    """Return the schema that django-tenants has chosen for this connection; empty without django-tenants."""
+    return getattr(connections[using or alias()], "schema_name", None) or ""
+
+
+def enter_schema(name: str) -> AbstractContextManager[Any]:
+    """Return a context in which the records of this schema are read and written; an empty name changes nothing."""
+    if not name:
+        return nullcontext()
+    from django_tenants.utils import schema_context
+
+    context: AbstractContextManager[Any] = schema_context(name)
+    return context
+
+
+def has_schemas() -> bool:
+    """True if each tenant has a table of records of its own."""
+    return tenant_model() is not None and is_tenant_app(_APP)
+
+
+def in_every_schema(job: J) -> J:
+    """Make a maintenance job run for every tenant when it is called in the public schema.
+
+    A schema in which it fails is logged and counted, and the others have their turn. `max_runtime` is for all of them.
+    """
+
+    @wraps(job)
+    def run(bounds: Any = None) -> Counter[str]:
+        using = alias() if bounds is None else bounds.using
+        if not has_schemas() or not _is_public(current_schema(using)):
+            return job(bounds)
+        counts, began = Counter[str](), monotonic()
+        for name in _find_schemas(using):
+            given = bounds
+            if bounds is not None and bounds.max_runtime is not None:
+                given = replace(bounds, max_runtime=bounds.max_runtime - (monotonic() - began))
+                if given.max_runtime <= 0:
+                    break
+            if bounds is not None and bounds.stopped():
+                break
+            try:
+                with enter_schema(name):
+                    counts += job(given)
+            except Exception:  # noqa: BLE001 - whatever it is, the other tenants must have their turn
+                logger.exception("%s failed in the schema %r; its next run tries again.", job.__name__, name)
+                counts["failed"] += 1
+        return counts
+
+    return cast("J", run)
+
+
+def _is_public(schema: str) -> bool:
+    from django_tenants.utils import get_public_schema_name
+
+    return bool(schema == get_public_schema_name())
+
+
+def _find_schemas(using: str) -> Iterator[str]:
+    from django_tenants.utils import get_public_schema_name, get_tenant_model
+
+    public = get_public_schema_name()
+    if is_shared_app(_APP):
+        yield public
+    tenants = get_tenant_model()._default_manager.using(using).exclude(schema_name=public)
+    yield from list(tenants.order_by("schema_name").values_list("schema_name", flat=True))

@@ -1,0 +1,25 @@
+"""Ready-made functions for the setting `TENANT`: which tenant of a shared installation a request belongs to.
+
+IDEMPOTENCY = {"TENANT": "django_idempotency.tenants.schema_tenant"}
+"""
+
+from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest
+from django.http.request import split_domain_port
+
+__all__ = ["host_tenant", "schema_tenant"]
+
+
+def schema_tenant(request: HttpRequest | None = None) -> str:
+    """Return the schema that django-tenants has chosen. It is known outside HTTP too, for `once` and `enqueue`."""
+    from django_idempotency.store.schemas import current_schema  # settings may name this module before apps are loaded
+
+    schema = current_schema()
+    if not schema:
+        raise ImproperlyConfigured("schema_tenant needs a database with django-tenants' engine, and a chosen schema.")
+    return schema
+
+
+def host_tenant(request: HttpRequest) -> str:
+    """Return the host that the client asked for, in lower case and without its port. Only a request tells it."""
+    return split_domain_port(request.get_host())[0]
