@@ -188,7 +188,8 @@ def capture_response(
             body = None
     elif isinstance(response, HttpResponse):
         private = withhold or _is_no_store(response) or _holds_csrf_token(response, request)
-        body = None if response.content and private else response.content
+        content = response.content  # joins the chunks anew each time it is asked for
+        body = None if content and private else content
     else:
         body = None
     return response, capture(response.status_code, response.items(), body, policy.reply)
