@@ -11,7 +11,8 @@ from django.utils.translation import gettext as _
 from django_idempotency.console.wording import format_size
 
 # What the client sent or received. Only people with the permission `view_content`, and commands with --body, show it.
-CONTENT: Final = ("response_body", "response_headers", "arguments", "progress")
+# A plain fingerprint is content too: the body of a short request can be guessed until its digest fits.
+CONTENT: Final = ("response_body", "response_headers", "arguments", "progress", "fingerprint")
 SHOWN: Final = 64 * 1024
 LONGEST_INDENTED: Final = 4 * SHOWN  # indentation can make a deeply nested text a thousand times as long
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
