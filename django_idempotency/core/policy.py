@@ -145,6 +145,11 @@ class Policy:
             raise ValueError(f"attempts must be at least 1; it is {self.attempts!r}.")
         if not self.methods or any(method != method.upper() for method in self.methods):
             raise ValueError(f"methods must name HTTP methods in capitals; it is {self.methods!r}.")
+        if self.after_expiry is AfterExpiry.GONE and self.expiry is Expiry.HARD:
+            raise ValueError(
+                "after_expiry='gone' needs expiry='soft': with 'hard' the reaper deletes the record, and the next "
+                "request runs as new."
+            )
         if self.heartbeat is not None and self.transaction is not Transaction.LATE:
             raise ValueError("heartbeat needs transaction='late', so that no transaction is open for that long.")
 
