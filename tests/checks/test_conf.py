@@ -55,6 +55,7 @@ ENTRIES = {
     "EVENT_RETENTION": Entry(timedelta(days=90), 60, 60 * SECONDS, ("5", True, -1), None),
     "SCOPE": Entry(None, len, len, ("none.such", "tests.checks.test_conf.NO_PROFILE", 5), "scope"),
     "PICK_UP": Entry(60 * SECONDS, 5, 5 * SECONDS, DURATIONS, None),
+    "SERVER_THREADS": Entry(None, 4, 4, (*COUNTS, 0), None),
     "ENQUEUE": Entry(None, "builtins.len", len, ("none.such", "tests.checks.test_conf.NO_PROFILE", 5), None),
     "PROFILE": Entry(IETF, "stripe", STRIPE, ("none.such", "tests.checks.test_conf.NO_PROFILE", 5, None), "profile"),
 }
