@@ -50,7 +50,7 @@ _JSON: Final = "application/json"
 _ARGUMENTS: Final = frozenset(
     {
         "after_expiry", "attempts", "audit", "claim_limit", "expiry", "grace", "heartbeat", "lease", "mode",
-        "not_executed", "on_lost_lease", "operation", "retention",
+        "not_executed", "on_lost_lease", "operation", "other_writes", "retention",
     }
 )  # fmt: skip
 
