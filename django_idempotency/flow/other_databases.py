@@ -62,6 +62,6 @@ def _make_watch(call: Call, alias: str, using: str) -> Callable[..., Any]:
 def _describe(operation: str, alias: str, using: str) -> str:
     return (
         f"The operation {operation!r} has mode='atomic' and writes to the database {alias!r}. Its own transaction is "
-        f"on {using!r}: after a failure the request runs again, and so does that write. Use transaction='late' and make "
-        "the write safe to repeat with request.idempotency.derive(), or allow it with other_writes='allow'."
+        f"on {using!r}: after a failure the request runs again, and so does that write. Use transaction='late' and "
+        "make the write safe to repeat with request.idempotency.derive(), or allow it with other_writes='allow'."
     )
