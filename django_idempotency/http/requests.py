@@ -22,6 +22,7 @@ from django_idempotency.exceptions import NoPrincipal, UnreadBody
 from django_idempotency.http.private_names import forget_form, form_was_parsed, parsed_uploads, rewind_stream
 
 LONGEST_SCOPE: Final = 255
+LONGEST_NAME: Final = 4096  # of a nested field, before it is replaced by its digest
 FORM_FIELD: Final = "_idempotency_key"  # for HTML forms, which cannot send a header
 CSRF_FIELD: Final = "csrfmiddlewaretoken"  # Django masks it anew for each page, so retries may carry another one
 NOT_FINGERPRINTED: Final = (FORM_FIELD, CSRF_FIELD)
@@ -200,14 +201,18 @@ def _fields(data: Any) -> Iterable[Part]:
 
 
 def _leaves(name: str, value: Any) -> Iterable[Part]:
-    """Yield the leaves of nested data."""
-    if isinstance(value, UploadedFile):
-        yield _file(name, value)
-    elif isinstance(value, Mapping | list | tuple):
-        for each, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from _leaves(f"{name}[{each}]", inner)
-    else:
-        yield _field(name, value)
+    """Yield the leaves of nested data, in order. No depth is too deep, and no name grows with it without end."""
+    left = [(name, value)]
+    while left:
+        name, value = left.pop()
+        if isinstance(value, UploadedFile):
+            yield _file(name, value)
+        elif isinstance(value, Mapping | list | tuple):
+            name = name if len(name) <= LONGEST_NAME else digest_text(name)
+            inner = value.items() if isinstance(value, Mapping) else enumerate(value)
+            left.extend(reversed([(f"{name}[{each}]", member) for each, member in inner]))
+        else:
+            yield _field(name, value)
 
 
 def _field(name: str, value: Any) -> Part:

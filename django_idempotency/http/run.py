@@ -82,9 +82,7 @@ def claim(exchange: Exchange, call: Call) -> Attempt | HttpResponseBase:
     try:
         begun = begin(call, using)
         if isinstance(begun, InFlight):
-            begun = wait_for_answer(begun, call.policy.wait, partial(peek, call, using), exchange.request) or begin(
-                call, using
-            )
+            begun = wait_for_answer(begun, call, partial(peek, call, using), exchange.request) or begin(call, using)
     except StoreUnavailable:
         return exchange.unavailable_response()
     return begun if isinstance(begun, Attempt) else exchange.answer(begun, call)
@@ -211,7 +209,7 @@ class AtomicRequest:
             outcome = self.run_once()
             if isinstance(outcome, InFlight):
                 look = partial(atomic.peek_alone, call, exchange.using)
-                outcome = wait_for_answer(outcome, call.policy.wait, look, self.exchange.request) or self.run_once()
+                outcome = wait_for_answer(outcome, call, look, exchange.request) or self.run_once()
         except NotKept as error:
             return self.unless_in_doubt(error.response)
         except StoreUnavailable:

@@ -1,7 +1,6 @@
 """Duplicates that wait for the answer to the request that is running, and how many may."""
 
 from collections.abc import Callable
-from datetime import timedelta
 from threading import Lock
 from time import monotonic, sleep
 from typing import Final
@@ -10,7 +9,7 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest
 
 from django_idempotency.conf import conf
-from django_idempotency.core.decisions import Answer, InFlight
+from django_idempotency.core.decisions import Answer, Call, InFlight
 
 PAUSE_SECONDS: Final = 0.05
 WITH_A_THREAD_EACH: Final = 4  # under ASGI a waiting request has a thread of its own
@@ -55,9 +54,10 @@ PLACES: Final = Places()
 
 
 def wait_for_answer(
-    first: InFlight, wait: timedelta, look: Callable[[], Answer | None], request: HttpRequest
+    first: InFlight, call: Call, look: Callable[[], Answer | None], request: HttpRequest
 ) -> Answer | None:
     """Wait for the answer to the request that is running. None if the key became free."""
+    wait = call.policy.wait
     if not wait or not PLACES.take(count_places(request)):
         return first
     try:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from django_idempotency import Policy
 from django_idempotency.core.canonical import drop_fields
-from django_idempotency.core.fingerprint import URLENCODED
+from django_idempotency.core.fingerprint import URLENCODED, Part
 from django_idempotency.exceptions import InvalidKey
-from django_idempotency.http.requests import NOT_FINGERPRINTED, call_from
+from django_idempotency.http.requests import NOT_FINGERPRINTED, call_from, request_parts
 
 POLICY = Policy(operation="pay")
 SIZE = 200_000
@@ -196,6 +196,28 @@ def test_a_name_of_any_characters_is_recognised(name: bytes) -> None:
 @settings(deadline=None)
 def test_fields_are_dropped_as_if_every_pair_were_parsed(body: bytes) -> None:
     assert drop_fields(body, NOT_FINGERPRINTED) == drop_by_splitting(body)
+
+
+def nested_parts(depth: int) -> list[Part]:
+    """What a project's own parser of multipart bodies makes of a[a][a]...=x."""
+    data: Any = "x"
+    for _ in range(depth):
+        data = {"a": data}
+    return request_parts(RequestFactory().post("/", {"a": "x"}), POLICY, {"k": data}).parts  # type: ignore[return-value]
+
+
+def test_nested_fields_keep_their_names_and_their_order() -> None:
+    data = {"b": [1, {"c": 2, "d": [3]}], "a": {}, "csrfmiddlewaretoken": "x", "e": (4,)}
+    parts = request_parts(RequestFactory().post("/", {"a": "x"}), POLICY, data).parts or ()
+    found = [(part.name, part.content) for part in parts]
+    assert found == [("[b][0]", b"1"), ("[b][1][c]", b"2"), ("[b][1][d][0]", b"3"), ("[e][0]", b"4")]
+
+
+def test_deeply_nested_fields_are_read_in_bounded_names() -> None:
+    (deep,), (deeper,) = nested_parts(20_000), nested_parts(20_001)
+    assert deep.content == deeper.content == b"x"
+    assert deep.name != deeper.name
+    assert len(deeper.name) < 5_000
 
 
 def test_a_token_whose_name_is_encoded_throughout_is_dropped() -> None:
