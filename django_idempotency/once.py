@@ -50,7 +50,7 @@ _JSON: Final = "application/json"
 _ARGUMENTS: Final = frozenset(
     {
         "after_expiry", "attempts", "audit", "claim_limit", "expiry", "grace", "heartbeat", "lease", "mode",
-        "not_executed", "on_lost_lease", "operation", "retention",
+        "not_executed", "on_lost_lease", "operation", "other_writes", "retention",
     }
 )  # fmt: skip
 
@@ -139,7 +139,9 @@ def _once(scope: str, key: str, payload: Any, run: _Run, policy: Policy) -> Any:
 def _call(scope: str, key: str, payload: Any, policy: Policy) -> Call:
     operation = policy.operation or fit_to_column("scope", scope)
     body = payload if isinstance(payload, bytes) else _dump(payload, sort_keys=True)
-    return Call.outside_http("once", scope, key, operation, RequestParts("", operation, "", _JSON, body), policy)
+    parts = RequestParts("", operation, "", _JSON, body)
+    # A scope may name a customer, and there may be one for each: neither belongs into a metric.
+    return Call.outside_http("once", scope, key, operation, parts, policy, label=policy.operation or "once")
 
 
 def _dump(value: Any, *, sort_keys: bool = False) -> bytes:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,8 +11,10 @@ from django.utils.translation import gettext as _
 from django_idempotency.console.wording import format_size
 
 # What the client sent or received. Only people with the permission `view_content`, and commands with --body, show it.
-CONTENT: Final = ("response_body", "response_headers", "arguments", "progress")
+# A plain fingerprint is content too: the body of a short request can be guessed until its digest fits.
+CONTENT: Final = ("response_body", "response_headers", "arguments", "progress", "fingerprint")
 SHOWN: Final = 64 * 1024
+LONGEST_INDENTED: Final = 4 * SHOWN  # indentation can make a deeply nested text a thousand times as long
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -34,25 +37,44 @@ def describe_bytes(body: bytes | None, content_type: str = "") -> Content:
     text = _decode(body)
     if text is None:
         return Content(_("Binary: %s") % description)
-    if len(body) > SHOWN:
-        return Content(
-            _("%(description)s; the first %(shown)s") % {"description": description, "shown": format_size(SHOWN)},
-            text[:SHOWN],
-        )
-    return Content(description, indent_json(text))
+    return _shorten(text, description, is_long=len(body) > SHOWN)
 
 
 def describe_json(text: str) -> Content:
     """Return a JSON text with indentation, shortened where it is long."""
-    return Content(format_size(len(text.encode())), indent_json(text[:SHOWN])) if text else Content("")
+    return _shorten(text, format_size(len(text.encode())), is_long=len(text) > SHOWN) if text else Content("")
+
+
+def describe_all_json(texts: Iterable[str]) -> list[Content]:
+    """Return each JSON text as `describe_json` does, until all of them together are long; then only their sizes."""
+    described, length = [], 0
+    for text in texts:
+        content = describe_json(text) if length < LONGEST_INDENTED else Content(format_size(len(text.encode())))
+        described.append(content)
+        length += len(content.text)
+    return described
+
+
+def _shorten(text: str, description: str, *, is_long: bool) -> Content:
+    if is_long:
+        note = _("%(description)s; the first %(shown)s") % {"description": description, "shown": format_size(SHOWN)}
+        return Content(note, replace_surrogates(text[:SHOWN]))
+    return Content(description, indent_json(text))
 
 
 def indent_json(text: str) -> str:
-    """Return JSON with indentation, and any other text unchanged."""
+    """Return JSON with indentation; any other text, and JSON that would become very long, unchanged."""
     try:
-        return replace_surrogates(json.dumps(json.loads(text), indent=2, ensure_ascii=False))
+        pieces = json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(json.loads(text))
+        indented, length = [], 0
+        for piece in pieces:
+            indented.append(piece)
+            length += len(piece)
+            if length > LONGEST_INDENTED:
+                return replace_surrogates(text)
     except (ValueError, RecursionError):
-        return text
+        return replace_surrogates(text)
+    return replace_surrogates("".join(indented))
 
 
 def replace_surrogates(text: str) -> str:

@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from django_idempotency.console import actions
-from django_idempotency.console.bodies import describe_bytes, describe_json, replace_surrogates
+from django_idempotency.console.bodies import describe_all_json, describe_bytes, describe_json, replace_surrogates
 from django_idempotency.console.columns import describe_next, is_late
 from django_idempotency.console.keyset import Rows
 from django_idempotency.console.timeline import build_timeline, load_steps
@@ -85,12 +85,13 @@ def _load_content(row: IdempotencyKey) -> dict[str, Any]:
     reply = record.reply if record is not None else None
     headers = reply.headers if reply is not None else ()
     with_result = [step for step in load_steps(row) if step.result is not None]
+    results = describe_all_json(json.dumps(step.result) for step in with_result)
     kind = next((value for name, value in headers if name.lower() == "content-type"), "")
     return {
         "headers": [(replace_surrogates(name), replace_surrogates(value)) for name, value in headers],
         "body": describe_bytes(reply.body, kind) if reply is not None else None,
         "arguments": describe_json(row.arguments),
-        "results": [(step.name, describe_json(json.dumps(step.result))) for step in with_result],
+        "results": list(zip((step.name for step in with_result), results, strict=True)),
     }
 
 

@@ -1,14 +1,18 @@
 """Bring bodies with the same meaning into the same form."""
 
 import json
+import re
 from collections.abc import Collection, Iterable, Sequence
 from decimal import Decimal
-from typing import Any, NoReturn, TypeVar
+from functools import cache
+from typing import Any, Final, NoReturn, TypeVar
 from urllib.parse import unquote_to_bytes
 
 import rfc8785
 
 Named = TypeVar("Named", bound=Sequence[bytes])
+
+MOST_FIELDS: Final = 1000  # as many as Django accepts by default; a hostile form of 2.5 MB has 2,500,000
 
 
 def canonicalize_json(body: bytes, paths: Collection[str] | None = None) -> bytes | None:
@@ -28,15 +32,54 @@ def canonicalize_json(body: bytes, paths: Collection[str] | None = None) -> byte
         return None
 
 
-def canonicalize_form(body: bytes, names: Collection[str] | None = None) -> list[tuple[bytes, bytes]]:
-    """Return the form's pairs as the WHATWG parser reads them, stably sorted by name."""
+def canonicalize_form(body: bytes, names: Collection[str] | None = None) -> list[tuple[bytes, bytes]] | None:
+    """Return the form's pairs as the WHATWG parser reads them, stably sorted by name; None for over 1000 fields."""
+    if body.count(b"&") >= MOST_FIELDS:
+        return None
     return select_by_name(map(_parse_pair, filter(None, body.split(b"&"))), names)
 
 
-def drop_fields(body: bytes, names: Collection[str]) -> bytes:
-    """Return the form as it was sent, without the pairs of these names; unchanged if it has none of them."""
-    unwanted = {encode(name) for name in names}
-    return b"&".join(pair for pair in body.split(b"&") if _parse_pair(pair)[0] not in unwanted)
+def drop_fields(body: bytes, names: tuple[str, ...]) -> bytes:
+    """Return the form as it was sent, without the pairs of these names; unchanged if it has none of them.
+
+    Only the first 1000 fields are looked at, and no more of each name than the longest of these names can need.
+    """
+    unwanted = _spellings_of(names)
+    kept: list[bytes] = []
+    run = start = 0  # where the run of wanted pairs begins, and the current pair
+    for _ in range(MOST_FIELDS):
+        end = body.find(b"&", start)
+        stop = len(body) if end < 0 else end
+        if unwanted.match(body, start, stop):
+            if run < start:
+                kept.append(body[run : start - 1])
+            run = stop + 1
+        start = stop + 1
+        if end < 0:
+            break
+    if run == 0:
+        return body
+    if run <= len(body):
+        kept.append(body[run:])
+    return b"&".join(kept)
+
+
+@cache
+def _spellings_of(names: tuple[str, ...]) -> re.Pattern[bytes]:
+    """Return a pattern of the names at the start of a pair, in every spelling that a form decodes to them."""
+    spelled = (b"".join(map(_spellings_of_byte, encode(name))) for name in names)
+    return re.compile(rb"(?:" + b"|".join(spelled) + rb")(?:=|\Z)")
+
+
+def _spellings_of_byte(value: int) -> bytes:
+    spelled = [b"%%(?i:%02x)" % value]
+    if value == ord("%"):
+        spelled.append(rb"%(?![0-9A-Fa-f]{2})")
+    elif value not in b"&=+":
+        spelled.append(re.escape(bytes((value,))))
+    if value == ord(" "):
+        spelled.append(rb"\+")
+    return b"(?:" + b"|".join(spelled) + b")"
 
 
 def select_by_name(entries: Iterable[Named], names: Collection[str] | None) -> list[Named]:

@@ -26,11 +26,12 @@ class Call:
     operation: str = ""
     method: str = ""
     path: str = ""
+    label: str = ""  # the operation's name in metrics, if another than `operation`
     parts: RequestParts | None = None  # to compare with a fingerprint that was made with an older secret
 
     @classmethod
     def outside_http(
-        cls, kind: str, scope: str, key: str, operation: str, parts: RequestParts, policy: Policy
+        cls, kind: str, scope: str, key: str, operation: str, parts: RequestParts, policy: Policy, *, label: str = ""
     ) -> "Call":
         """Make the call of code without a request. The kind separates its scopes from those of requests."""
         tenant = policy.tenant_without_request()
@@ -41,6 +42,7 @@ class Call:
             fingerprint=seal(parts, policy.fingerprint),
             policy=policy,
             operation=operation,
+            label=label,
             parts=parts if policy.fingerprint.secrets else None,
         )
 

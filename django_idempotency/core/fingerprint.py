@@ -180,7 +180,7 @@ class _Compared:
         if unusual_charset or _content_coding(self._request) or len(body) > self._rule.longest_canonical:
             return []
         if media_type == URLENCODED:
-            return [(b"pair", *pair) for pair in canonicalize_form(body, self._rule.fields)]
+            return [(b"pair", *pair) for pair in canonicalize_form(body, self._rule.fields) or ()]
         text = canonicalize_json(body, self._rule.fields) if _JSON_TYPE.fullmatch(media_type) else None
         return [] if text is None else [(b"json", text)]
 

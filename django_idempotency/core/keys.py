@@ -13,6 +13,7 @@ from django_idempotency.core.validation import discard_awaitable, require_functi
 from django_idempotency.exceptions import InvalidKey
 
 LONGEST: Final = 255  # the length of the record's column
+LONGEST_SENT: Final = 4 * LONGEST  # a form's field can have megabytes; in quotes, each character may have a backslash
 
 Validator: TypeAlias = Callable[[str], str | None]  # None, or a sentence for the client that does not repeat the key
 Pair: TypeAlias = tuple[object, object]  # a value and its parameters, as RFC 9651 reads them
@@ -60,6 +61,8 @@ def parse_key(lines: Sequence[str], rule: KeyRule = ANY_KEY, *, first: Validator
     if len(lines) > 1:
         raise _invalid("several_values")
     text = "".join(lines).strip(" ")
+    if len(text) > LONGEST_SENT:
+        raise _too_long(rule)
     _require_ascii(text)
     key = _parse_quoted(text) if text.startswith('"') else _parse_bare(text, rule)
     _require_accepted(key, rule, first)
@@ -68,6 +71,10 @@ def parse_key(lines: Sequence[str], rule: KeyRule = ANY_KEY, *, first: Validator
 
 def _invalid(reason: str) -> InvalidKey:
     return InvalidKey(reason, REASONS[reason])
+
+
+def _too_long(rule: KeyRule) -> InvalidKey:
+    return InvalidKey("too_long", f"The key must have at most {rule.max_length} characters.")
 
 
 def _require_ascii(text: str) -> None:
@@ -120,7 +127,7 @@ def _require_accepted(key: str, rule: KeyRule, first: Validator | None) -> None:
     if len(key) < rule.min_length:
         raise InvalidKey("too_short", f"The key must have at least {rule.min_length} characters.")
     if len(key) > rule.max_length:
-        raise InvalidKey("too_long", f"The key must have at most {rule.max_length} characters.")
+        raise _too_long(rule)
     for validator in (first, rule.validator):
         if validator is not None and (objection := validator(key)):
             raise InvalidKey("rejected", _NO_VERDICT if discard_awaitable(objection) else objection)

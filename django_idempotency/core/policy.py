@@ -83,6 +83,14 @@ class OnError(StrEnum):
     RELEASE = "release"  # the endpoint guarantees that running again is harmless
 
 
+class OtherWrites(StrEnum):
+    """What happens when an atomic handler writes to another database, which does not roll back with the record's."""
+
+    WARN = "warn"  # logged once for each operation and database
+    REFUSE = "refuse"  # the write is an error, and is not made
+    ALLOW = "allow"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """All options of one endpoint."""
@@ -103,6 +111,7 @@ class Policy:
     after_expiry: AfterExpiry = AfterExpiry.RUN
     attempts: int = 10  # maximum for a key whose earlier attempts were proven not executed
     on_error: OnError = OnError.DOUBT
+    other_writes: OtherWrites = OtherWrites.WARN
     refusals: Collection[type[Exception]] = ()  # exceptions that are the endpoint's response, as Http404 is
     not_executed: Callable[[BaseException], bool] | None = None  # the endpoint's own proof that nothing happened
     store: Callable[[int], bool] | Collection[int] | None = None  # which error statuses are stored; None stores all
@@ -152,6 +161,11 @@ class Policy:
             raise ValueError(f"methods must name HTTP methods in capitals; it is {self.methods!r}.")
         if self.anonymous_unprotected and self.share_anonymous:
             raise ValueError("anonymous_unprotected cannot be combined with share_anonymous, which protects them.")
+        if self.after_expiry is AfterExpiry.GONE and self.expiry is Expiry.HARD:
+            raise ValueError(
+                "after_expiry='gone' needs expiry='soft': with 'hard' the reaper deletes the record, and the next "
+                "request runs as new."
+            )
         if self.heartbeat is not None and self.transaction is not Transaction.LATE:
             raise ValueError("heartbeat needs transaction='late', so that no transaction is open for that long.")
 
@@ -194,6 +208,7 @@ _ENUMS: Final = {
     "expiry": Expiry,
     "after_expiry": AfterExpiry,
     "on_error": OnError,
+    "other_writes": OtherWrites,
 }
 
 _TYPES: Final[Mapping[str, ArgumentType]] = {

@@ -15,6 +15,7 @@ from django_idempotency.flow.attempt import Attempt, digest_of_namespace
 from django_idempotency.flow.claim import Announcements, answer_from, carry_out, publish, tell
 from django_idempotency.flow.completion import Completion, Uncertain
 from django_idempotency.flow.finish import RefusedWhileTainted, read_back
+from django_idempotency.flow.other_databases import watch_other_databases
 from django_idempotency.signals import announce
 from django_idempotency.store import attempts, claims, limits
 from django_idempotency.store.database import alias
@@ -86,7 +87,8 @@ def _run_once(attempt: Attempt, work: Callable[[Attempt], tuple[T, Reply]]) -> T
         owned = _claim(attempt, news)
         if isinstance(owned, Answer):
             return owned
-        result, reply = work(attempt)
+        with watch_other_databases(call, using):
+            result, reply = work(attempt)
         completion.store(result)
         namespace = attempt.namespace
         if not owned and not claims.insert_finished(call, attempt.token, reply, using, namespace=namespace):

@@ -34,8 +34,11 @@ def perform(record: UUID | str, using: str | None = None) -> Outcome:
     using = using or alias()
     named = parse_record_id(record)
     row = None if named is None else records.load(named, using)
-    if row is None or not row.deferred:
-        logger.warning("A message names %s, which is not deferred work; the message is dropped.", str(record)[:64])
+    if row is None:  # what the message says may be a client's key
+        logger.warning("A message names no record, or one that was deleted; the message is dropped.")
+        return Outcome.ABSENT
+    if not row.deferred:
+        logger.warning("A message names record %s, which is not deferred work; the message is dropped.", row.id)
         return Outcome.ABSENT
     if not _is_open_to_workers(row):
         return Outcome.OVERTAKEN

@@ -31,7 +31,7 @@ class AtomicRequest:
             outcome = self.run_once()
             if isinstance(outcome, InFlight):
                 look = partial(atomic.peek_alone, call, exchange.using)
-                outcome = wait_for_answer(outcome, call.policy.wait, look) or self.run_once()
+                outcome = wait_for_answer(outcome, call, look, exchange.request) or self.run_once()
         except NotKept as error:
             return self.unless_in_doubt(error.response)
         except StoreUnavailable:

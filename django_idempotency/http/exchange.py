@@ -157,7 +157,8 @@ def capture_response(
             body = None
     elif isinstance(response, HttpResponse):
         private = withhold or _is_no_store(response) or _may_hold_csrf_token(request)
-        body = None if response.content and private else response.content
+        content = response.content  # joins the chunks anew each time it is asked for
+        body = None if content and private else content
     else:
         body = None
     for name, value in response.items():

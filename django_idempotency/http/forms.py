@@ -11,8 +11,10 @@ from django.utils.datastructures import MultiValueDict
 
 from django_idempotency.conf import upload_limit
 from django_idempotency.core.fingerprint import URLENCODED, Part
+from django_idempotency.core.keys import digest_text
 from django_idempotency.http.private_names import forget_form, form_was_parsed
 
+LONGEST_NAME: Final = 4096  # of a nested field, before it is replaced by its digest
 FORM_FIELD: Final = "_idempotency_key"  # for HTML forms, which cannot send a header
 CSRF_FIELD: Final = "csrfmiddlewaretoken"  # Django masks it anew for each page, so retries may carry another one
 NOT_FINGERPRINTED: Final = (FORM_FIELD, CSRF_FIELD)
@@ -65,14 +67,18 @@ def read_fields(data: Any) -> Iterable[Part]:
 
 
 def _leaves(name: str, value: Any) -> Iterable[Part]:
-    """Yield the leaves of nested data."""
-    if isinstance(value, UploadedFile):
-        yield _file(name, value)
-    elif isinstance(value, Mapping | list | tuple):
-        for each, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from _leaves(f"{name}[{each}]", inner)
-    else:
-        yield _field(name, value)
+    """Yield the leaves of nested data, in order. No depth is too deep, and no name grows with it without end."""
+    left = [(name, value)]
+    while left:
+        name, value = left.pop()
+        if isinstance(value, UploadedFile):
+            yield _file(name, value)
+        elif isinstance(value, Mapping | list | tuple):
+            name = name if len(name) <= LONGEST_NAME else digest_text(name)
+            inner = value.items() if isinstance(value, Mapping) else enumerate(value)
+            left.extend(reversed([(f"{name}[{each}]", member) for each, member in inner]))
+        else:
+            yield _field(name, value)
 
 
 def _field(name: str, value: Any) -> Part:

@@ -83,7 +83,7 @@ def claim(exchange: Exchange, call: Call) -> Attempt | HttpResponseBase:
     try:
         begun = begin(call, using)
         if isinstance(begun, InFlight):
-            begun = wait_for_answer(begun, call.policy.wait, partial(peek, call, using)) or begin(call, using)
+            begun = wait_for_answer(begun, call, partial(peek, call, using), exchange.request) or begin(call, using)
     except StoreUnavailable:
         return exchange.unavailable_response()
     return begun if isinstance(begun, Attempt) else exchange.answer(begun, call)

@@ -78,4 +78,4 @@ def _make_observer(observe: Observe) -> Callable[..., None]:
 
 def _find_operation(payload: dict[str, Any]) -> str:
     call = payload.get("call")
-    return call.operation if call is not None else ""
+    return call.label or call.operation if call is not None else ""

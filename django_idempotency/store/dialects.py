@@ -6,12 +6,13 @@ database, add its dialect here; its column types are in `fields.py`.
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from django.db import IntegrityError, connections
+from django.db import Error, IntegrityError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_idempotency.core.identity import Ref
@@ -19,6 +20,7 @@ from django_idempotency.core.states import Status
 
 _SQLITE_NOW: Final = "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'now'{})"
 _DUPLICATE_ENTRY: Final = 1062
+_REPEATS_A_VALUE: Final = frozenset({_DUPLICATE_ENTRY, 1292, 1366})  # of MariaDB's and MySQL's errors
 _WORD: Final = re.compile(r"\{([^{}]+)\}")
 
 
@@ -148,7 +150,7 @@ class Statement:
         connection = connections[using]
         values["limit"] = None if seconds is None else f"{int(seconds * 1000)}ms"
         text = _bound(self._texts[connection.vendor], connection, seconds)
-        with connection.cursor() as cursor:
+        with _cursor(connection) as cursor:
             try:
                 cursor.execute(text, adapt(connection.vendor, values))
             except IntegrityError as error:
@@ -160,16 +162,37 @@ class Statement:
     def run(self, using: str, **values: Any) -> int:
         """Execute, and return how many rows it changed."""
         connection = connections[using]
-        with connection.cursor() as cursor:
+        with _cursor(connection) as cursor:
             cursor.execute(self._texts[connection.vendor], adapt(connection.vendor, values))
             return int(cursor.rowcount)
 
     def rows(self, using: str, **values: Any) -> list[tuple[Any, ...]]:
         """Execute, and return the rows it read."""
         connection = connections[using]
-        with connection.cursor() as cursor:
+        with _cursor(connection) as cursor:
             cursor.execute(self._texts[connection.vendor], adapt(connection.vendor, values))
             return list(cursor.fetchall())
+
+
+@contextmanager
+def _cursor(connection: BaseDatabaseWrapper) -> Iterator[Any]:
+    """Open a cursor. Errors are raised without the values of the row: a project logs them, and they hold the key."""
+    try:
+        with connection.cursor() as cursor:
+            yield cursor
+    except Error as error:
+        _remove_values(error)
+        if error.__cause__ is not None:
+            _remove_values(error.__cause__)
+        raise
+
+
+def _remove_values(error: BaseException) -> None:
+    diagnosis: Any = getattr(error, "diag", None) or getattr(error.__cause__, "diag", None)
+    if getattr(diagnosis, "message_detail", None):  # PostgreSQL: "Failing row contains (...)", "Key (...)=(...)"
+        error.args = (diagnosis.message_primary,)
+    elif len(error.args) == 2 and error.args[0] in _REPEATS_A_VALUE:
+        error.args = (error.args[0], re.sub(r"'.*'", "'...'", str(error.args[1])))
 
 
 def _bound(text: str, connection: BaseDatabaseWrapper, seconds: float | None) -> str:

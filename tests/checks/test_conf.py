@@ -66,6 +66,7 @@ ENTRIES = {
     "TENANT": Entry(None, len, len, ("none.such", "tests.checks.test_conf.NO_PROFILE", 5), "tenant"),
     "NAMESPACE": Entry(None, "acme", "acme", ("", "x" * 256, "two\nlines", 5, b"acme", coroutine, Called(), len), None),
     "PICK_UP": Entry(60 * SECONDS, 5, 5 * SECONDS, DURATIONS, None),
+    "SERVER_THREADS": Entry(None, 4, 4, (*COUNTS, 0), None),
     "ENQUEUE": Entry(None, "builtins.len", len, ("none.such", "tests.checks.test_conf.NO_PROFILE", 5), None),
     "PROFILE": Entry(IETF, "stripe", STRIPE, ("none.such", "tests.checks.test_conf.NO_PROFILE", 5, None), "profile"),
 }
@@ -131,7 +132,8 @@ def test_the_settings_defaults_are_the_policys(settings: Settings) -> None:
 def test_a_setting_reaches_the_policy_and_an_argument_wins(name: str, settings: Settings) -> None:
     entry = ENTRIES[name]
     assert entry.argument is not None
-    settings.IDEMPOTENCY = {name: entry.given}
+    beside = {"EXPIRY": "soft"} if name == "AFTER_EXPIRY" else {}
+    settings.IDEMPOTENCY = {**beside, name: entry.given}
     assert getattr(policy(), entry.argument) == entry.taken
     assert getattr(policy(**{entry.argument: entry.default}), entry.argument) == entry.default
 

@@ -109,6 +109,7 @@ def test_a_namespace_that_may_be_used(usable: Any, settings: Settings) -> None:
         ({"LEASE": 0}, "lease"),
         ({"GRACE": 1.5}, "grace"),
         ({"ATTEMPTS": 0}, "attempts"),
+        ({"AFTER_EXPIRY": "gone"}, "after_expiry"),
         ({"CLAIM_LIMIT": 0.001}, "claim_limit"),
         ({"SECRETS": {"a": b"short"}}, "secrets"),
         ({"SECRETS": {"not an id": SECRET}}, "secrets"),

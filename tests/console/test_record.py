@@ -102,13 +102,12 @@ def with_content(status: Status = Status.COMPLETED, **columns: Any) -> UUID:
     headers = json.dumps([["Content-Type", "application/json"], ["Location", f"/{PLANTED}/header"]])
     body = json.dumps({"card": PLANTED, "html": "<b>bold</b>"}).encode()
     answer = {"response_headers": headers, "response_body": body} if status is Status.COMPLETED else {}
-    return people.record(
-        status,
-        run_name="rides.create",
-        arguments=json.dumps({"secret": PLANTED}),
-        progress=Progress().mark_done("book", {"secret": PLANTED}).dump(),
-        **{**answer, **columns},
-    )
+    work = {
+        "run_name": "rides.create",
+        "arguments": json.dumps({"secret": PLANTED}),
+        "progress": Progress().mark_done("book", {"secret": PLANTED}).dump(),
+    }
+    return people.record(status, **{**work, **answer, **columns})
 
 
 def test_contents_are_for_those_who_may_see_them(viewer: Client) -> None:
@@ -150,6 +149,29 @@ def test_how_bytes_are_shown(body: bytes | None, kind: str, note: str, shown: st
     seen = bodies.describe_bytes(body, kind)
     assert note in seen.note
     assert seen.text == shown
+
+
+DEEP = "[" * 900 + ",".join(["1"] * 31_000) + "]" * 900  # 64 KB, and 56 MB with indentation
+WIDE = json.dumps([{"amount": number} for number in range(3_000)])
+
+
+def test_deeply_nested_json_makes_no_large_page(operator: Client) -> None:
+    steps = json.dumps({"version": 1, "steps": [[f"step {each}", "done", json.loads(DEEP)] for each in range(20)]})
+    found = with_content(response_body=DEEP.encode(), arguments=DEEP, progress=steps)
+    page = text(operator, found)
+    assert len(page) < 1_000_000
+    assert page.count("[[[[1,1,1") == 2, "the body and the arguments are whole, without indentation"
+    assert page.count("[[[[1, 1, 1") == 4, "and as many results as the page has room for"
+    assert "step 19" in page, "the others with their size"
+
+
+def test_ordinary_json_of_that_size_is_indented(operator: Client) -> None:
+    assert text(operator, with_content(response_body=WIDE.encode())).count("    &quot;amount&quot;: ") == 3_000
+
+
+def test_arguments_that_are_cut_say_so(operator: Client) -> None:
+    page = text(operator, with_content(arguments=json.dumps(["x" * bodies.SHOWN])))
+    assert "64.0 KiB; the first 64.0 KiB" in page
 
 
 def test_a_page_of_the_client_is_never_markup(operator: Client) -> None:

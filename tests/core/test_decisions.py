@@ -32,7 +32,7 @@ from django_idempotency.core.decisions import (
 )
 from django_idempotency.core.fingerprint import RequestParts, seal
 from django_idempotency.core.identity import derive_key, digest_namespace, make_record_id, parse_record_id
-from django_idempotency.core.policy import AfterExpiry, LostLease
+from django_idempotency.core.policy import AfterExpiry, Expiry, LostLease
 from django_idempotency.core.transitions import TRANSITIONS, Edge, Event, Guard
 
 OURS = RequestParts("POST", "/pay", "", "application/json", b'{"amount": 1}')
@@ -40,7 +40,7 @@ THEIRS = replace(OURS, body=b'{"amount": 2}')
 OLD = FingerprintRule(secrets={"old": b"o" * 16}, secret_id="old")
 NEW = FingerprintRule(secrets={"new": b"n" * 16, "old": b"o" * 16}, secret_id="new")
 REPLY = Reply(201, (), b"done")
-GONE = Policy(after_expiry=AfterExpiry.GONE)
+GONE = Policy(after_expiry=AfterExpiry.GONE, expiry=Expiry.SOFT)
 CAP = Policy().attempts
 
 SEALED = seal(OURS, FingerprintRule())

@@ -156,7 +156,7 @@ def test_peek_says_what_a_request_would_get_and_claims_nothing() -> None:
 
 
 def test_peek_refuses_an_expired_key_where_the_endpoint_does() -> None:
-    call = a_call(after_expiry="gone")
+    call = a_call(after_expiry="gone", expiry="soft")
     finish(claimed(call), Booking(call))
     age(call, "expires_at")
     assert isinstance(peek(call), Gone)

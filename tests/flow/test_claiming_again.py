@@ -38,7 +38,7 @@ def test_an_expired_key_runs_as_a_new_one(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_an_endpoint_may_refuse_expired_keys_instead(mode: str) -> None:
-    call = a_call(mode=mode, after_expiry="gone")
+    call = a_call(mode=mode, after_expiry="gone", expiry="soft")
     run_call(call, Booking(call))
     age(call, "expires_at")
     work = Booking(call)

@@ -441,7 +441,7 @@ def test_without_a_view_work_that_will_not_be_done_is_not_accepted(settings: Any
     reference = asked()
     perform(reference)
     IdempotencyKey.objects.update(expires_at=F("created_at") - AGO)
-    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "AFTER_EXPIRY": "gone"}
+    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "AFTER_EXPIRY": "gone", "EXPIRY": "soft"}
     with pytest.raises(KeyExpired, match=reference):
         asked()
     assert (MESSAGES, record().status) == ([reference], "completed")

@@ -391,8 +391,9 @@ def test_what_a_late_view_returns_without_finish_is_stored(alice: Person, serve:
 @pytest.mark.parametrize("declared", [{"transaction": "late"}, {"mode": "atomic"}], ids=["late", "atomic"])
 @pytest.mark.parametrize("expired", [False, True], ids=["new", "expired"])
 def test_a_duplicate_may_wait_for_the_answer(
-    alice: Person, serve: Serve, declared: Any, happened: bool, expired: bool, vendor: str
+    alice: Person, serve: Serve, declared: Any, happened: bool, expired: bool, vendor: str, settings: Any
 ) -> None:
+    settings.IDEMPOTENCY = {"SERVER_THREADS": 3}
     if expired:
         serve(idempotent(**declared)(counted(200)))
         assert alice.post("/it").status_code == 200
@@ -435,25 +436,27 @@ def test_a_duplicate_may_wait_for_the_answer(
         assert (answers[0].status_code, duplicate.status_code, Ran.count) == (503, 201, 2)
 
 
-def test_waiting_ends(alice: Person, serve: Serve) -> None:
+def test_waiting_ends(alice: Person, serve: Serve, settings: Any) -> None:
+    settings.IDEMPOTENCY = {"SERVER_THREADS": 3}
     serve(idempotent(wait=timedelta(milliseconds=60))(counted()))
     alice.post("/it")
     put_back_to_running()
     assert alice.post("/it").status_code == 409
 
 
-def test_s21_only_a_few_duplicates_wait_in_one_process(alice: Person, serve: Serve) -> None:
+def test_s21_only_a_few_duplicates_wait_in_one_process(alice: Person, serve: Serve, settings: Any) -> None:
+    settings.IDEMPOTENCY = {"SERVER_THREADS": 9}
     serve(idempotent(wait=timedelta(hours=1))(counted()))
     alice.post("/it")
     put_back_to_running()
     taken = 0
     try:
-        while waiting.WAITERS.acquire(blocking=False):
+        while waiting.PLACES.take(4):
             taken += 1
         refused = alice.post("/it")
     finally:
         for _ in range(taken):
-            waiting.WAITERS.release()
+            waiting.PLACES.leave()
     assert (taken, refused.status_code) == (4, 409)
 
 

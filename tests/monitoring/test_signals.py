@@ -46,7 +46,7 @@ def renewed() -> None:
 
 
 def refused_expired() -> None:
-    call = a_call(after_expiry="gone")
+    call = a_call(after_expiry="gone", expiry="soft")
     finish(claimed(call), Booking(call))
     age(call, "expires_at")
     refused(call)

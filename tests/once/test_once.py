@@ -239,7 +239,7 @@ def test_after_its_retention_it_runs_as_new_or_is_refused(mode: str) -> None:
     once(**work.arguments, mode=mode, retention=timedelta(hours=1))
     work.age("expires_at")
     with pytest.raises(KeyExpired, match=str(work.record.id)):
-        once(**work.arguments, mode=mode, after_expiry="gone")
+        once(**work.arguments, mode=mode, after_expiry="gone", expiry="soft")
     once(**work.arguments, mode=mode)
     assert work.bookings == 2
 

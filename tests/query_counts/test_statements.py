@@ -108,7 +108,7 @@ def test_a_doubt(alias: str, answered: int) -> None:
 
 
 def test_an_expired_key_that_is_refused(alias: str, answered: int) -> None:
-    call = a_call(after_expiry="gone")
+    call = a_call(after_expiry="gone", expiry="soft")
     finish(claimed(call), lambda: (None, BOOKED))
     age(call, "expires_at")
     assert isinstance(run_call(call, handler(call, alias), alias), Gone)

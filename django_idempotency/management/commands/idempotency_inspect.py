@@ -17,7 +17,9 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("record", type=parse_text, help="a record's id, a downstream key, or the client's key")
         parser.add_argument(
-            "--body", action="store_true", help="also show stored headers and body, and an operation's data"
+            "--body",
+            action="store_true",
+            help="also show stored headers and body, an operation's data, and the fingerprint",
         )
         add_database(parser)
         parser.add_argument("--json", action="store_true", help="print it as JSON")

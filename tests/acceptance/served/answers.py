@@ -59,7 +59,7 @@ def page(request: HttpRequest) -> SimpleTemplateResponse:
     return SimpleTemplateResponse(template, {"name": "Ada & Grace"})
 
 
-@protected(after_expiry="gone")
+@protected(after_expiry="gone", expiry="soft")
 def gone(request: HttpRequest) -> HttpResponse:
     return HttpResponse(b"kept", status=201)
 
