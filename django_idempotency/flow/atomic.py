@@ -10,13 +10,14 @@ from django.db import Error
 from django_idempotency import signals
 from django_idempotency.core.decisions import Answer, Call, Execute, Exhaust, InFlight, Lapse, decide
 from django_idempotency.core.replies import Reply
-from django_idempotency.exceptions import StoreUnavailable
+from django_idempotency.exceptions import OutcomeUnknown, StoreUnavailable
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.claim import Announcements, answer_from, carry_out, publish, tell
 from django_idempotency.flow.completion import Completion, Uncertain
 from django_idempotency.flow.finish import RefusedWhileTainted, read_back
 from django_idempotency.signals import announce
 from django_idempotency.store import attempts, claims, limits
+from django_idempotency.store.continuity import Replaced, RolledBack
 from django_idempotency.store.database import alias
 
 T = TypeVar("T")
@@ -56,12 +57,16 @@ def run_atomic(call: Call, work: Callable[[Attempt], tuple[T, Reply]], using: st
                 continue
             outcome = read_back(attempt, uncertain)
             break
+        except Replaced as error:
+            raise OutcomeUnknown("The transaction ended before its COMMIT.") from error
         except (StoreUnavailable, Error) as error:
             limits.drop_broken(using)
             if remaining and limits.may_repeat(error):
                 continue
             if isinstance(error, StoreUnavailable):
                 announce(signals.store_failed, using=using, error=error)
+            if isinstance(error, RolledBack):
+                raise StoreUnavailable from error
             raise
     else:
         raise StoreUnavailable("The key changes hands faster than it can be claimed; send the same request again.")
@@ -86,6 +91,7 @@ def _run_once(attempt: Attempt, work: Callable[[Attempt], tuple[T, Reply]]) -> T
         owned = _claim(attempt, news)
         if isinstance(owned, Answer):
             return owned
+        completion.begin_work()
         result, reply = work(attempt)
         completion.store(result)
         if not owned and not claims.insert_finished(call, attempt.token, reply, using):

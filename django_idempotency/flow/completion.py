@@ -10,6 +10,7 @@ from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.signals import logger
 from django_idempotency.store import limits
+from django_idempotency.store.continuity import Continuity, RolledBack
 
 # The server itself refused, as a deferred constraint does at COMMIT: the transaction was rolled back for certain.
 _REFUSED: Final = (IntegrityError, DataError, ProgrammingError)
@@ -37,6 +38,7 @@ class Completion:
         self.state = self.State.WORKING
         self.result: object = None
         self._limit: limits.limited | None = None
+        self._continuity = Continuity(attempt.using)
 
     def __enter__(self) -> "Completion":
         using = self.attempt.using
@@ -47,18 +49,28 @@ class Completion:
             transaction.on_commit(self._note_commit, using=using)
         return self
 
+    def begin_work(self) -> None:
+        """Call this before the project's code runs: from here on, this transaction must not be replaced by another."""
+        self._continuity.__enter__()
+
     def store(self, result: object) -> None:
-        """From here on, only the store is at work."""
+        """From here on, only the store is at work. Raise unless the transaction is the one that began."""
+        self._continuity.check()
         self.result = result
         self.state = self.State.STORING
         limit = limits.limited(self.attempt.using, self.attempt.limit)
         limit.__enter__()
         self._limit = limit
+        self._continuity.prove()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
         failure = error
+        try:
+            self._continuity.__exit__(kind, error, traceback)
+        except RolledBack as rolled_back:
+            failure = rolled_back
         try:
             self._transaction.__exit__(kind, error, traceback)
         except Exception as raised:  # noqa: BLE001 - explained below
@@ -74,7 +86,7 @@ class Completion:
                 "An on_commit hook failed; the response of record %s is stored.", self.attempt.call.id, exc_info=failure
             )
             return True
-        uncertain = isinstance(failure, Error | StoreUnavailable) and not isinstance(failure, _REFUSED)
+        uncertain = isinstance(failure, Error | StoreUnavailable) and not isinstance(failure, (*_REFUSED, RolledBack))
         if self.state is self.State.STORING and uncertain:
             raise Uncertain(self.result) from failure
         if failure is not error:

@@ -25,6 +25,7 @@ from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.completion import Completion, Uncertain
 from django_idempotency.signals import announce, logger
 from django_idempotency.store import attempts, events, limits, records
+from django_idempotency.store.continuity import Replaced, RolledBack
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -83,6 +84,7 @@ def finish(
     for remaining in reversed(range(limits.TRIES)):
         try:
             with Completion(attempt) as completion:
+                completion.begin_work()
                 result, stored = work()
                 completion.store(result)
                 ending.write(attempt, stored)
@@ -93,6 +95,11 @@ def finish(
         except LostFence:
             tell_fence_lost(attempt)
             raise
+        except (RolledBack, Replaced) as error:
+            if rerun and remaining and limits.may_repeat(error):
+                continue
+            doubt(attempt, "transaction_lost")
+            raise OutcomeUnknown("The transaction ended before its COMMIT.") from error
         except Uncertain as uncertain:
             if rerun and remaining and limits.may_repeat(uncertain):
                 continue

@@ -16,6 +16,7 @@ from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.finish import tell_fence_lost
 from django_idempotency.flow.registry import Operation, get_operation, operation_of
 from django_idempotency.store import limits, operations
+from django_idempotency.store.continuity import Continuity
 from django_idempotency.store.operations import StoredOperation
 
 WhenInDoubt: TypeAlias = Literal["repeat", "reconcile"]
@@ -42,8 +43,9 @@ class Op:
         before = self._progress, self._steps_done
         self._in_phase = True
         try:
-            with transaction.atomic(using=self._attempt.using):
+            with transaction.atomic(using=self._attempt.using), Continuity(self._attempt.using) as continuity:
                 result = function(*args, **kwargs)  # may report its progress
+                continuity.prove()
                 self._mark(self._progress.mark_done(name, result), LostLease.RESUME)
         except BaseException:  # rolled back, perhaps only at the COMMIT, where deferred constraints are checked
             self._progress, self._steps_done = before

@@ -19,7 +19,7 @@ T = TypeVar("T")
 TRIES: Final = 3
 _AGAIN_STATES: Final = frozenset({"40001", "40P01", "55P03"})
 _LOST_STATES: Final = frozenset({"57P01", "57P02", "57P03"})
-_AGAIN_CODES: Final = frozenset({1205, 1213})
+_AGAIN_CODES: Final = frozenset({1020, 1205, 1213})  # snapshot conflict, lock wait, deadlock
 _SERVERS_SHARE: Final = 0.8  # the server gives up waiting first: the watchdog would cost the connection
 
 
