@@ -39,12 +39,17 @@ class Completion:
         self.result: object = None
         self._limit: limits.limited | None = None
         self._continuity = Continuity(attempt.using)
+        self._connection: object = None
+        self.has_begun = False
+        self.commit_was_sent = False
 
     def __enter__(self) -> "Completion":
         using = self.attempt.using
+        self._connection = limits.connect(using, self.attempt.limit)
         in_test_case = limits.inside_test_case(using)  # whose transaction is never committed
         self._transaction = transaction.atomic(using=using)
         self._transaction.__enter__()
+        self.has_begun = True
         if not in_test_case:
             transaction.on_commit(self._note_commit, using=using)
         return self
@@ -67,6 +72,7 @@ class Completion:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
         failure = error
+        self.commit_was_sent = error is None
         try:
             self._continuity.__exit__(kind, error, traceback)
         except RolledBack as rolled_back:
@@ -78,6 +84,16 @@ class Completion:
         finally:
             self._end_limit()
         return isinstance(failure, Exception) and self._explain(failure, error)
+
+    def may_run_again(self, error: BaseException) -> bool:
+        """True after a deadlock, or if the connection was lost before the COMMIT was sent: nothing was committed."""
+        using = self.attempt.using
+        limits.drop_broken(using)
+        return limits.may_repeat(error) or (not self.commit_was_sent and self.was_lost(error))
+
+    def was_lost(self, error: BaseException) -> bool:
+        """True if the store failed, and not a statement: there was no connection, or it went away."""
+        return not self.has_begun or limits.was_lost(error, self.attempt.using, self._connection)
 
     def _explain(self, failure: Exception, error: BaseException | None) -> bool:
         """Raise what a failure means, or say whether it may be forgotten."""

@@ -64,15 +64,16 @@ class limited:
 
 def repeated(call: Callable[[float], T], using: str, seconds: float) -> T:
     """Run a claim a few times within its limit: it carries its own token, so a repeat finds what an earlier try did."""
-    deadline = monotonic() + seconds
+    deadline, used = monotonic() + seconds, None
     for remaining in reversed(range(TRIES)):
         left = max(deadline - monotonic(), 0.01)
         try:
             with limited(using, left):
+                used = connections[using].connection
                 return call(left * _SERVERS_SHARE)
         except StoreUnavailable as error:
             drop_broken(using)
-            if not remaining or monotonic() >= deadline or not (may_repeat(error) or was_lost(error, using)):
+            if not remaining or monotonic() >= deadline or not (may_repeat(error) or was_lost(error, using, used)):
                 raise
             sleep(random.uniform(0, min(0.05, max(deadline - monotonic(), 0))))  # noqa: S311 - jitter, not a secret
     raise AssertionError("unreachable")  # pragma: no cover
@@ -88,11 +89,25 @@ def may_repeat(error: BaseException) -> bool:
     return False
 
 
-def was_lost(error: BaseException, using: str) -> bool:
-    """The connection went away under the statement, so a fresh one may still answer."""
+def was_lost(error: BaseException, using: str, used: Any) -> bool:
+    """The connection went away under the statement, so a fresh one may still answer.
+
+    `used` is the driver's connection as it was before: at the end of a transaction Django connects again by itself.
+    """
     if any(getattr(each, "sqlstate", None) in _LOST_STATES for each in _causes(error)):
         return True
-    return connections[using].connection is None
+    current = connections[using].connection
+    return current is None or current is not used
+
+
+def connect(using: str, seconds: float) -> Any:
+    """Have a connection within the limit, and return the driver's."""
+    connection = connections[using]
+    try:
+        _reopen(connection, monotonic() + seconds)
+    except Error as error:
+        raise StoreUnavailable from error
+    return connection.connection
 
 
 def drop_broken(using: str) -> None:
