@@ -12,7 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_idempotency.exceptions import InsideTransaction, StoreUnavailable
 from django_idempotency.store.dialects import DIALECTS
-from django_idempotency.store.watchdog import WATCHDOG
+from django_idempotency.store.watchdog import WATCHDOG, Deadline
 
 T = TypeVar("T")
 
@@ -60,6 +60,15 @@ class limited:
         self.bound.__exit__(None, None, None)
         if isinstance(error, Error):
             raise StoreUnavailable from error
+        if getattr(self.bound, "has_fired", False):
+            self._drop_cut(error)
+
+    def _drop_cut(self, error: BaseException | None) -> None:
+        """The process stood still, and the answer had arrived before the watchdog cut the socket."""
+        if not self.connection.in_atomic_block:
+            _close(self.connection)
+        elif error is None:
+            raise StoreUnavailable from InterfaceError("The connection was cut inside the transaction.")
 
 
 def repeated(call: Callable[[float], T], using: str, seconds: float) -> T:
@@ -126,7 +135,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         seen = seen.__cause__
 
 
-def _bound(connection: BaseDatabaseWrapper, seconds: float) -> AbstractContextManager[None]:
+def _bound(connection: BaseDatabaseWrapper, seconds: float) -> AbstractContextManager[Deadline | None]:
     if not DIALECTS[connection.vendor].has_server:
         return _patience(connection, seconds)
     return WATCHDOG.guard(_descriptor(connection.connection), seconds)
@@ -154,8 +163,10 @@ def _reopen(connection: BaseDatabaseWrapper, deadline: float) -> None:
         _close(connection)
     if connection.connection is not None and not connection.in_atomic_block:
         # Django would ask inside the first statement, and then connect again without any limit.
-        with _bound(connection, max(deadline - monotonic(), 0.01)):
+        with _bound(connection, max(deadline - monotonic(), 0.01)) as bound:
             connection.close_if_health_check_failed()
+        if getattr(bound, "has_fired", False):
+            _close(connection)
     if connection.connection is None:
         _connect(connection, deadline - monotonic())
 
