@@ -26,12 +26,13 @@ class Uncertain(Exception):
 class Completion:
     """The transaction that ends an attempt.
 
-    It has three states. WORKING: the project's code runs, without a time limit. STORING, from `store` to the end of
-    the COMMIT: the store has a time limit, and if it fails the outcome is uncertain. COMMITTED: the project's on_commit
-    hooks run, without a limit; if one fails, the stored response stands.
+    WORKING: the project's code runs, without a time limit. STORING, from `store` to the end of the COMMIT: the store
+    has a time limit, and if it fails the outcome is uncertain. ANSWERED: nothing was written, and whether the COMMIT
+    succeeds does not matter. COMMITTED: the project's on_commit hooks run, without a limit; if one fails, the stored
+    response stands.
     """
 
-    State = Enum("State", "WORKING STORING COMMITTED")
+    State = Enum("State", "WORKING STORING ANSWERED COMMITTED")
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
@@ -48,7 +49,10 @@ class Completion:
         self._connection = limits.connect(using, self.attempt.limit)
         in_test_case = limits.inside_test_case(using)  # whose transaction is never committed
         self._transaction = transaction.atomic(using=using)
-        self._transaction.__enter__()
+        try:
+            self._transaction.__enter__()
+        except Error as error:
+            raise StoreUnavailable from error
         self.has_begun = True
         if not in_test_case:
             transaction.on_commit(self._note_commit, using=using)
@@ -63,10 +67,13 @@ class Completion:
         self._continuity.check()
         self.result = result
         self.state = self.State.STORING
-        limit = limits.limited(self.attempt.using, self.attempt.limit)
-        limit.__enter__()
-        self._limit = limit
+        self._begin_limit()
         self._continuity.prove()
+
+    def answer(self) -> None:
+        """From here on, only a COMMIT without writes is left to do."""
+        self.state = self.State.ANSWERED
+        self._begin_limit()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -87,9 +94,9 @@ class Completion:
 
     def may_run_again(self, error: BaseException) -> bool:
         """True after a deadlock, or if the connection was lost before the COMMIT was sent: nothing was committed."""
-        using = self.attempt.using
-        limits.drop_broken(using)
-        return limits.may_repeat(error) or (not self.commit_was_sent and self.was_lost(error))
+        limits.drop_broken(self.attempt.using)
+        was_connected = self._connection is not None
+        return limits.may_repeat(error) or (was_connected and not self.commit_was_sent and self.was_lost(error))
 
     def was_lost(self, error: BaseException) -> bool:
         """True if the store failed, and not a statement: there was no connection, or it went away."""
@@ -101,6 +108,10 @@ class Completion:
             logger.exception(
                 "An on_commit hook failed; the response of record %s is stored.", self.attempt.call.id, exc_info=failure
             )
+            return True
+        if self.state is self.State.ANSWERED and error is None:
+            logger.warning("A transaction that wrote nothing could not be committed: %s", failure)
+            limits.drop_broken(self.attempt.using)
             return True
         uncertain = isinstance(failure, Error | StoreUnavailable) and not isinstance(failure, (*_REFUSED, RolledBack))
         if self.state is self.State.STORING and uncertain:
@@ -114,6 +125,11 @@ class Completion:
         if self.state is self.State.STORING:
             self.state = self.State.COMMITTED
             self.attempt.finished = True
+
+    def _begin_limit(self) -> None:
+        limit = limits.limited(self.attempt.using, self.attempt.limit)
+        limit.__enter__()
+        self._limit = limit
 
     def _end_limit(self) -> None:
         limit, self._limit = self._limit, None

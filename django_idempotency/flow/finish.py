@@ -103,6 +103,9 @@ def finish(
             if isinstance(error, RolledBack | Replaced):
                 doubt(attempt, "transaction_lost")
                 raise OutcomeUnknown("The transaction ended before its COMMIT.") from error
+            if rerun and not isinstance(error, Uncertain) and completion.was_lost(error):
+                doubt(attempt, "store_lost")
+                raise OutcomeUnknown("The database could not be reached to store the result.") from error
             if not isinstance(error, Uncertain):
                 raise
             result = read_back(attempt, error, ending.holds)

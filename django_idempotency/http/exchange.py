@@ -17,10 +17,11 @@ from django.http.response import HttpResponseBase, StreamingHttpResponse
 
 from django_idempotency.conf import Arguments
 from django_idempotency.core import problems
-from django_idempotency.core.decisions import Accepted, Answer, Call, Replay
+from django_idempotency.core.decisions import Accepted, Answer, Call, InFlight, Replay
 from django_idempotency.core.policy import OnError, Policy, Streaming
 from django_idempotency.core.replies import Reply, capture
 from django_idempotency.exceptions import InvalidKey, NoPrincipal, NotExecuted, StoreUnavailable, UnstorableResponse
+from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.claim import peek
 from django_idempotency.http.atomic_requests import check_for_rollback, open_atomic_requests
 from django_idempotency.http.context import NONE, attach, is_protected
@@ -164,13 +165,18 @@ class Exchange:
             ProblemDetails(problems.UNKNOWN, self.policy.profile.unknown, members=same_key_only(call))
         )
 
-    def settled_response(self, call: Call) -> HttpResponseBase:
-        """Return what the record says now: another attempt, a reconciler or an operator has changed it."""
+    def settled_response(self, attempt: Attempt) -> HttpResponseBase:
+        """Return what the record says now: another attempt, a reconciler or an operator has changed it.
+
+        If it still says that this attempt is running, the store failed to record how it ended.
+        """
         try:
-            answer = peek(call, self.using)
+            answer = peek(attempt.call, self.using)
         except StoreUnavailable:  # nothing is known, and the view has run
             answer = None
-        return self.unknown_outcome_response(call) if answer is None else self.answer(answer, call)
+        if isinstance(answer, InFlight) and answer.record is not None and answer.record.token == attempt.token:
+            answer = None
+        return self.unknown_outcome_response(attempt.call) if answer is None else self.answer(answer, attempt.call)
 
 
 def capture_response(

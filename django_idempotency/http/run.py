@@ -152,7 +152,7 @@ class LeasedRequest:
             case OutcomeUnknown():
                 return self.exchange.unknown_outcome_response(self.call)
             case LostFence():
-                return self.exchange.settled_response(self.call)
+                return self.exchange.settled_response(self.attempt)
             case Error() | StoreUnavailable() if not self.in_transaction:
                 return self.on_no_transaction(error, after_view=after_view)
         raise error
@@ -172,7 +172,7 @@ class LeasedRequest:
         if not self.attempt.reached_out and release(self.attempt, code, give_back=give_back):
             return response
         doubt(self.attempt, code)
-        return self.exchange.settled_response(self.call)
+        return self.exchange.settled_response(self.attempt)
 
     def on_exception(self, error: BaseException) -> HttpResponseBase:
         """Return the response to what the view raised, or record what it means for the key and raise it again."""
@@ -181,16 +181,16 @@ class LeasedRequest:
             return self.context.response
         if isinstance(error, OutcomeUnknown | LostFence):  # perhaps about another key, which the view used
             doubt(self.attempt, type(error).__name__)
-            return self.exchange.settled_response(self.call)
+            return self.exchange.settled_response(self.attempt)
         if isinstance(error, Exception) and self.exchange.stores_response_to(error):
             try:
                 return self.store(partial(self.explain, error))
             except Exception as unexplained:
                 fail(self.attempt, unexplained)
                 raise
-        released = fail(self.attempt, error)
+        released, exchange = fail(self.attempt, error), self.exchange
         if isinstance(error, NotExecuted):
-            return self.exchange.not_executed_response(error) if released else self.exchange.settled_response(self.call)
+            return exchange.not_executed_response(error) if released else exchange.settled_response(self.attempt)
         raise error
 
 

@@ -174,8 +174,10 @@ def test_a_phase_is_not_marked_without_its_writes(crossing: Crossing, settings: 
 
     with crossing.deadlock():
         first = post(pay, settings, str(uuid4()))
-    row = IdempotencyKey.objects.get()
-    assert (row.status, row.recovery_point, payments()) == (Status.UNKNOWN, "", 0), first.content
+    row, answer = IdempotencyKey.objects.get(), 500 if crossing.reaction is raised else 409
+    assert (first.status_code, row.status, row.recovery_point, payments()) == (answer, Status.UNKNOWN, "", 0), (
+        first.content
+    )
 
 
 def test_a_verdict_is_not_stored_without_its_writes(crossing: Crossing) -> None:
