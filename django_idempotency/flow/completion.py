@@ -11,6 +11,7 @@ from django_idempotency.flow.attempt import Attempt
 from django_idempotency.signals import logger
 from django_idempotency.store import limits
 from django_idempotency.store.continuity import Continuity, RolledBack
+from django_idempotency.store.dialects import dialect_of
 
 # The server itself refused, as a deferred constraint does at COMMIT: the transaction was rolled back for certain.
 _REFUSED: Final = (IntegrityError, DataError, ProgrammingError)
@@ -39,7 +40,7 @@ class Completion:
         self.state = self.State.WORKING
         self.result: object = None
         self._limit: limits.limited | None = None
-        self._continuity = Continuity(attempt.using)
+        self._continuity: Continuity | None = None
         self._connection: object = None
         self.has_begun = False
         self.commit_was_sent = False
@@ -60,15 +61,19 @@ class Completion:
 
     def begin_work(self) -> None:
         """Call this before the project's code runs: from here on, this transaction must not be replaced by another."""
-        self._continuity.__enter__()
+        if dialect_of(self.attempt.using).continues_after_deadlock:
+            self._continuity = Continuity(self.attempt.using)
+            self._continuity.__enter__()
 
     def store(self, result: object) -> None:
         """From here on, only the store is at work. Raise unless the transaction is the one that began."""
-        self._continuity.check()
+        if self._continuity is not None:
+            self._continuity.check()
         self.result = result
         self.state = self.State.STORING
         self._begin_limit()
-        self._continuity.prove()
+        if self._continuity is not None:
+            self._continuity.prove()
 
     def answer(self) -> None:
         """From here on, only a COMMIT without writes is left to do."""
@@ -81,7 +86,8 @@ class Completion:
         failure = error
         self.commit_was_sent = error is None
         try:
-            self._continuity.__exit__(kind, error, traceback)
+            if self._continuity is not None:
+                self._continuity.__exit__(kind, error, traceback)
         except RolledBack as rolled_back:
             failure = rolled_back
         try:
