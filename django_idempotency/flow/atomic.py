@@ -1,7 +1,6 @@
 """Atomic mode: claim, work and stored response are one transaction, so that a crash leaves nothing behind."""
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import TypeVar
 from uuid import uuid4
 
@@ -10,7 +9,7 @@ from django.db import Error
 from django_idempotency import signals
 from django_idempotency.core.decisions import Answer, Call, Execute, Exhaust, InFlight, Lapse, decide
 from django_idempotency.core.replies import Reply
-from django_idempotency.exceptions import StoreUnavailable
+from django_idempotency.exceptions import OutcomeUnknown, StoreUnavailable
 from django_idempotency.flow.attempt import Attempt, digest_of_namespace
 from django_idempotency.flow.claim import Announcements, answer_from, carry_out, publish, tell
 from django_idempotency.flow.completion import Completion, Uncertain
@@ -18,6 +17,7 @@ from django_idempotency.flow.finish import RefusedWhileTainted, read_back
 from django_idempotency.flow.other_databases import watch_other_databases
 from django_idempotency.signals import announce
 from django_idempotency.store import attempts, claims, limits
+from django_idempotency.store.continuity import Replaced, RolledBack
 from django_idempotency.store.database import alias
 
 T = TypeVar("T")
@@ -40,8 +40,9 @@ def run_atomic(call: Call, work: Callable[[Attempt], tuple[T, Reply]], using: st
     limits.inside_test_case(using)
     attempt = Attempt(call, uuid4(), using, digest_of_namespace())
     for remaining in reversed(range(limits.TRIES)):
+        completion = Completion(attempt)
         try:
-            outcome = _run_once(attempt, work)
+            outcome = _run_once(completion, work)
             break
         except _Beaten:
             continue  # the next look finds the row that won
@@ -52,18 +53,16 @@ def run_atomic(call: Call, work: Callable[[Attempt], tuple[T, Reply]], using: st
             if doubtful is not None:
                 outcome = doubtful
                 break
-        except Uncertain as uncertain:
-            if remaining and limits.may_repeat(uncertain):
-                continue
-            outcome = read_back(attempt, uncertain)
-            break
-        except (StoreUnavailable, Error) as error:
+        except Replaced as error:
+            raise OutcomeUnknown("The transaction ended before its COMMIT.") from error
+        except (Uncertain, StoreUnavailable, Error) as error:
             limits.drop_broken(using)
             if remaining and limits.may_repeat(error):
                 continue
-            if isinstance(error, StoreUnavailable):
-                announce(signals.store_failed, using=using, error=error)
-            raise
+            if isinstance(error, Uncertain) and completion.commit_was_sent:
+                outcome = read_back(attempt, error)
+                break
+            raise _name_failure(error, completion) from error
     else:
         raise StoreUnavailable("The key changes hands faster than it can be claimed; send the same request again.")
     if isinstance(outcome, Answer):
@@ -79,14 +78,26 @@ def peek_alone(call: Call, using: str) -> Answer | None:
     return answer if alone or answer is not None else _busy(call)
 
 
-def _run_once(attempt: Attempt, work: Callable[[Attempt], tuple[T, Reply]]) -> T | Answer:
-    call, using = attempt.call, attempt.using
+def _name_failure(error: Exception, completion: Completion) -> Exception:
+    """Return what to raise: everything was rolled back, so a failure of the store means that nothing was executed."""
+    if isinstance(error, Uncertain | RolledBack) or (isinstance(error, Error) and completion.was_lost(error)):
+        failure: Exception = StoreUnavailable()
+    else:
+        failure = error
+    if isinstance(failure, StoreUnavailable):
+        announce(signals.store_failed, using=completion.attempt.using, error=failure)
+    return failure
+
+
+def _run_once(completion: Completion, work: Callable[[Attempt], tuple[T, Reply]]) -> T | Answer:
+    attempt, call, using = completion.attempt, completion.attempt.call, completion.attempt.using
     news: Announcements = []
-    with ExitStack() as stack:
-        completion = _open(attempt, stack)
+    with completion:
         owned = _claim(attempt, news)
         if isinstance(owned, Answer):
+            completion.answer()
             return owned
+        completion.begin_work()
         with watch_other_databases(call, using):
             result, reply = work(attempt)
         completion.store(result)
@@ -101,16 +112,6 @@ def _run_once(attempt: Attempt, work: Callable[[Attempt], tuple[T, Reply]]) -> T
         announce(signals.reserved, call=call, using=using)
     announce(signals.completed, call=call, reply=reply, seconds=attempt.seconds, using=using)
     return result
-
-
-def _open(attempt: Attempt, stack: ExitStack) -> Completion:
-    """Begin the transaction. If that fails, the store is unavailable and nothing was done."""
-    with limits.limited(attempt.using, attempt.limit):
-        pass  # connects, and checks the connection, within the limit
-    try:
-        return stack.enter_context(Completion(attempt))
-    except Error as error:
-        raise StoreUnavailable from error
 
 
 def _claim(attempt: Attempt, news: Announcements) -> Answer | bool:

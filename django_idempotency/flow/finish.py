@@ -27,6 +27,7 @@ from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.completion import Completion, Uncertain
 from django_idempotency.signals import announce, logger
 from django_idempotency.store import attempts, events, limits, records
+from django_idempotency.store.continuity import Replaced, RolledBack
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -79,13 +80,15 @@ def finish(
     """Run `work`, which makes the domain writes, and end the attempt in the same transaction.
 
     `work` returns what to return and what to store. `rerun` says that it has no effect outside this database, so that
-    it may run again after a deadlock. LostFence means that everything was rolled back.
+    it may run again after a deadlock, or on a new connection if the old one was lost before the COMMIT. LostFence means
+    that everything was rolled back.
     """
     _check_unfinished(attempt)
     for remaining in reversed(range(limits.TRIES)):
         completion = Completion(attempt)
         try:
             with completion:
+                completion.begin_work()
                 result, stored = work()
                 completion.store(result)
                 ending.write(attempt, stored)
@@ -97,14 +100,19 @@ def finish(
             if completion.state is not Completion.State.WORKING:  # else `work` raised it, about another key
                 tell_fence_lost(attempt)
             raise
-        except Uncertain as uncertain:
-            if rerun and remaining and limits.may_repeat(uncertain):
+        except (Uncertain, Replaced, StoreUnavailable, Error) as error:
+            if rerun and remaining and completion.may_run_again(error):
                 continue
-            result = read_back(attempt, uncertain, ending.holds)
-            break
-        except Error as error:
-            if not (rerun and remaining and _may_run_again(error, attempt.using)):
+            if isinstance(error, RolledBack | Replaced):
+                doubt(attempt, "transaction_lost")
+                raise OutcomeUnknown("The transaction ended before its COMMIT.") from error
+            if rerun and not isinstance(error, Uncertain) and completion.was_lost(error):
+                doubt(attempt, "store_lost")
+                raise OutcomeUnknown("The database could not be reached to store the result.") from error
+            if not isinstance(error, Uncertain):
                 raise
+            result = read_back(attempt, error, ending.holds)
+            break
     attempt.finished = True
     ending.tell(attempt, stored)
     return result
@@ -123,12 +131,6 @@ def _check_unfinished(attempt: Attempt) -> None:
     if attempt.in_doubt is not None:  # the operation raised and the view continued: no response settles the step
         doubt(attempt, "step_in_doubt")
         raise OutcomeUnknown(f"The outcome of the step {attempt.in_doubt!r} is unknown: no response is stored.")
-
-
-def _may_run_again(error: Error, using: str) -> bool:
-    """True after a deadlock, or if the connection was lost: nothing counts before the COMMIT."""
-    limits.drop_broken(using)
-    return limits.may_repeat(error) or limits.was_lost(error, using)
 
 
 def read_back(attempt: Attempt, uncertain: Uncertain, holds: Callable[[Attempt, Record], bool] = holds_response) -> Any:

@@ -41,4 +41,4 @@ def run_call(call: Call, work: Callable[[Attempt], tuple[T, Reply]], using: str 
 def _run_late(attempt: Attempt, work: Callable[[Attempt], tuple[T, Reply]]) -> T:
     with beating(attempt):
         done = work(attempt)
-    return done[0] if attempt.finished else finish(attempt, lambda: done)
+    return done[0] if attempt.finished else finish(attempt, lambda: done, rerun=True)

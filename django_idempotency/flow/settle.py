@@ -23,6 +23,7 @@ from django_idempotency.exceptions import InsideTransaction
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.signals import announce, logger
 from django_idempotency.store import events, limits, verdicts
+from django_idempotency.store.continuity import Continuity
 from django_idempotency.store.operations import Continuation
 
 
@@ -163,8 +164,10 @@ def settle_as_landed(
     tries = 1 if limits.in_transaction(ref.using) else limits.TRIES
     for remaining in reversed(range(tries)):
         try:
-            with transaction.atomic(using=ref.using):
-                if not store(verdict.settle()):
+            with transaction.atomic(using=ref.using), Continuity(ref.using) as continuity:
+                reply = verdict.settle()
+                continuity.prove()
+                if not store(reply):
                     raise Overtaken
                 events.write(ref, kind, actor=actor, reason=reason)
             return

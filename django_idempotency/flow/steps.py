@@ -1,20 +1,30 @@
 """A running operation: its steps, and the marks that let another process continue after them."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
-from django.db import transaction
+from django.db import Error, transaction
 
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.progress import Progress, StepState
 from django_idempotency.core.replies import Reply
-from django_idempotency.exceptions import ChangedDefinition, InsideTransaction, LostFence, NotExecuted, StepInDoubt
+from django_idempotency.exceptions import (
+    ChangedDefinition,
+    InsideTransaction,
+    LostFence,
+    NotExecuted,
+    OutcomeUnknown,
+    StepInDoubt,
+    StoreUnavailable,
+)
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.finish import tell_fence_lost
 from django_idempotency.flow.registry import Operation, get_operation, operation_of
 from django_idempotency.store import limits, operations
+from django_idempotency.store.continuity import Continuity, Replaced, RolledBack
 from django_idempotency.store.operations import StoredOperation
 
 WhenInDoubt: TypeAlias = Literal["repeat", "reconcile"]
@@ -41,8 +51,10 @@ class Op:
         before = self._progress, self._steps_done
         self._in_phase = True
         try:
-            with transaction.atomic(using=self._attempt.using):
+            using = self._attempt.using
+            with _store_at_work(self._attempt), transaction.atomic(using=using), Continuity(using) as continuity:
                 result = function(*args, **kwargs)  # may report its progress
+                continuity.prove()
                 self._mark(self._progress.mark_done(name, result), LostLease.RESUME)
         except BaseException:  # rolled back, perhaps only at the COMMIT, where deferred constraints are checked
             self._progress, self._steps_done = before
@@ -118,12 +130,29 @@ class Op:
         attempt, text = self._attempt, progress.dump()
         then = self._steps_done + 1 if progress.steps else 0  # without any step the key may be freed
         mark = operations.Mark(self._steps_done, then, text, progress.recovery_point, on_lost_lease)
-        if not operations.mark(attempt.ref, attempt.token, mark):
+        with _store_at_work(attempt):
+            marked = operations.mark(attempt.ref, attempt.token, mark)
+        if not marked:
             tell_fence_lost(attempt)
             raise LostFence
         self._progress = Progress.load(text)  # the result as a later process would see it
         attempt.in_doubt = self._progress.step_in_doubt
         self._steps_done = then
+
+
+@contextmanager
+def _store_at_work(attempt: Attempt) -> Iterator[None]:
+    """Make a lost connection an unknown outcome: the record says how far the operation came."""
+    used = None
+    try:
+        used = limits.connect(attempt.using, attempt.limit)
+        yield
+    except (Error, Replaced, StoreUnavailable) as error:
+        limits.drop_broken(attempt.using)
+        was_rolled_back = isinstance(error, RolledBack | Replaced)
+        if not was_rolled_back and not limits.was_lost(error, attempt.using, used):
+            raise
+        raise OutcomeUnknown("The connection was lost while a step was being recorded.") from error
 
 
 def run_steps(attempt: Attempt, function: Callable[..., Reply], arguments: dict[str, Any]) -> Reply:
@@ -132,9 +161,11 @@ def run_steps(attempt: Attempt, function: Callable[..., Reply], arguments: dict[
     fresh = StoredOperation(
         wanted.name, json.dumps(arguments, allow_nan=False), Progress(wanted.version).dump(), steps_done=0
     )
-    if operations.begin_operation(attempt.ref, attempt.token, fresh):
+    with _store_at_work(attempt):
+        begun = operations.begin_operation(attempt.ref, attempt.token, fresh)
+        stored = None if begun else operations.read_operation(attempt.ref)
+    if begun:
         return _call(wanted, Op(attempt, Progress(wanted.version), 0), fresh.arguments)
-    stored = operations.read_operation(attempt.ref)
     if stored is None or not stored.name:
         raise LostFence
     return resume_steps(attempt, stored)

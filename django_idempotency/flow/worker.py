@@ -138,7 +138,7 @@ def _run(attempt: Attempt | None, row: IdempotencyKey, *, not_executed: Release 
     try:
         with beating(attempt):
             reply = resume_steps(attempt, StoredOperation.of(row))
-        finish(attempt, lambda: (reply, reply))
+        finish(attempt, lambda: (reply, reply), rerun=True)
     except (LostFence, OutcomeUnknown) as error:
         return _stop(attempt, error, row.attempts)
     except NotExecuted as error:

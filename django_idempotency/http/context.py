@@ -66,7 +66,7 @@ class Idempotency(KeyHandle):
     def finish(self, write: Callable[[], R]) -> R:
         """Run `write`, which makes the domain writes and returns the response, and store that response with them.
 
-        `write` may run again after a deadlock, so it must do nothing outside the database.
+        `write` may run again after a deadlock or a lost connection, so it must do nothing outside the database.
         """
         self._require_late("finish")
         try:
@@ -87,7 +87,7 @@ class Idempotency(KeyHandle):
         self._require_late("run")
         reply = run_steps(self._attempt, function, arguments)
         response = plain_response(reply)
-        self.response = finish(self._attempt, lambda: (response, reply))
+        self.response = finish(self._attempt, lambda: (response, reply), rerun=True)
         return response
 
     async def arun(self, function: Callable[..., Reply], /, **arguments: Any) -> HttpResponse:

@@ -9,10 +9,11 @@ from django.utils.cache import patch_vary_headers
 
 from django_idempotency.conf import debug
 from django_idempotency.core import problems
-from django_idempotency.core.decisions import Accepted, Answer, Call, Record, Replay
+from django_idempotency.core.decisions import Accepted, Answer, Call, InFlight, Record, Replay
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.validation import is_true
 from django_idempotency.exceptions import InvalidKey, NoPrincipal, NotExecuted, StoreUnavailable
+from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.claim import peek
 from django_idempotency.http.requests import header
 from django_idempotency.http.responses import (
@@ -94,10 +95,15 @@ class OwnResponses:
             ProblemDetails(problems.UNKNOWN, self.policy.profile.unknown, members=same_key_only(call))
         )
 
-    def settled_response(self, call: Call) -> HttpResponseBase:
-        """Return what the record says now: another attempt, a reconciler or an operator has changed it."""
+    def settled_response(self, attempt: Attempt) -> HttpResponseBase:
+        """Return what the record says now: another attempt, a reconciler or an operator has changed it.
+
+        If it still says that this attempt is running, the store failed to record how it ended.
+        """
         try:
-            answer = peek(call, self.using)
+            answer = peek(attempt.call, self.using)
         except StoreUnavailable:  # nothing is known, and the view has run
             answer = None
-        return self.unknown_outcome_response(call) if answer is None else self.answer(answer, call)
+        if isinstance(answer, InFlight) and answer.record is not None and answer.record.token == attempt.token:
+            answer = None
+        return self.unknown_outcome_response(attempt.call) if answer is None else self.answer(answer, attempt.call)

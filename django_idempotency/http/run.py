@@ -165,7 +165,7 @@ class LeasedRequest:
             case OutcomeUnknown():
                 return self.exchange.unknown_outcome_response(self.call)
             case LostFence():
-                return self.exchange.settled_response(self.call)
+                return self.exchange.settled_response(self.attempt)
             case Error() | StoreUnavailable() if not self.in_transaction:
                 return self.on_no_transaction(error, after_view=after_view)
         raise error
@@ -185,7 +185,7 @@ class LeasedRequest:
         if not self.attempt.reached_out and release(self.attempt, code, give_back=give_back):
             return response
         doubt(self.attempt, code)
-        return self.exchange.settled_response(self.call)
+        return self.exchange.settled_response(self.attempt)
 
     def on_exception(self, error: BaseException) -> HttpResponseBase:
         """Return the response to what the view raised, or record what it means for the key and raise it again."""
@@ -194,7 +194,7 @@ class LeasedRequest:
             return self.context.response
         if isinstance(error, OutcomeUnknown | LostFence):  # perhaps about another key, which the view used
             doubt(self.attempt, type(error).__name__)
-            return self.exchange.settled_response(self.call)
+            return self.exchange.settled_response(self.attempt)
         if isinstance(error, Exception) and self.exchange.stores_response_to(error):
             try:
                 return self.store(partial(self.explain, error))
@@ -204,7 +204,7 @@ class LeasedRequest:
         proven = proves_nothing_happened(error, self.call.policy)
         released = fail(self.attempt, error, proven=proven)
         if isinstance(error, NotExecuted) and not released:
-            return self.exchange.settled_response(self.call)
+            return self.exchange.settled_response(self.attempt)
         if proven and released and isinstance(error, Exception):
             return self.exchange.not_executed_response(error)
         raise error

@@ -44,6 +44,7 @@ class Dialect:
     reads_before_insert: bool = False  # a bare INSERT would wait behind any open write transaction
     compares_times_as_text: bool = False
     has_server: bool = True
+    continues_after_deadlock: bool = False  # it rolls the transaction back and accepts statements for a new one
 
     def render(self, template: str) -> str:
         return _WORD.sub(lambda match: self._word(match[1]), template).strip()
@@ -124,6 +125,7 @@ DIALECTS: Final = {
         insert_in_time="INSERT INTO {into} VALUES ({values})",
         uuid=lambda value: value.hex,
         uuids=lambda values: tuple(value.hex for value in values),
+        continues_after_deadlock=True,
     ),
 }
 

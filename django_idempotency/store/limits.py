@@ -2,24 +2,24 @@
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from math import ceil
+from contextlib import AbstractContextManager, contextmanager
 from time import monotonic, sleep
 from typing import Any, Final, TypeVar
 
-from django.db import Error, InterfaceError, OperationalError, connections
+from django.db import Error, InterfaceError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_idempotency.exceptions import InsideTransaction, StoreUnavailable
+from django_idempotency.store.connecting import close, descriptor, discard, open_connection
 from django_idempotency.store.dialects import DIALECTS
-from django_idempotency.store.watchdog import WATCHDOG
+from django_idempotency.store.watchdog import WATCHDOG, Deadline
 
 T = TypeVar("T")
 
 TRIES: Final = 3
 _AGAIN_STATES: Final = frozenset({"40001", "40P01", "55P03"})
 _LOST_STATES: Final = frozenset({"57P01", "57P02", "57P03"})
-_AGAIN_CODES: Final = frozenset({1205, 1213})
+_AGAIN_CODES: Final = frozenset({1020, 1205, 1213})  # snapshot conflict, lock wait, deadlock
 _SERVERS_SHARE: Final = 0.8  # the server gives up waiting first: the watchdog would cost the connection
 
 
@@ -60,19 +60,29 @@ class limited:
         self.bound.__exit__(None, None, None)
         if isinstance(error, Error):
             raise StoreUnavailable from error
+        if getattr(self.bound, "has_fired", False):
+            self._drop_cut(error)
+
+    def _drop_cut(self, error: BaseException | None) -> None:
+        """The process stood still, and the answer had arrived before the watchdog cut the socket."""
+        if not self.connection.in_atomic_block:
+            discard(self.connection)
+        elif error is None:
+            raise StoreUnavailable from InterfaceError("The connection was cut inside the transaction.")
 
 
 def repeated(call: Callable[[float], T], using: str, seconds: float) -> T:
     """Run a claim a few times within its limit: it carries its own token, so a repeat finds what an earlier try did."""
-    deadline = monotonic() + seconds
+    deadline, used = monotonic() + seconds, None
     for remaining in reversed(range(TRIES)):
         left = max(deadline - monotonic(), 0.01)
         try:
             with limited(using, left):
+                used = connections[using].connection
                 return call(left * _SERVERS_SHARE)
         except StoreUnavailable as error:
             drop_broken(using)
-            if not remaining or monotonic() >= deadline or not (may_repeat(error) or was_lost(error, using)):
+            if not remaining or monotonic() >= deadline or not (may_repeat(error) or was_lost(error, using, used)):
                 raise
             sleep(random.uniform(0, min(0.05, max(deadline - monotonic(), 0))))  # noqa: S311 - jitter, not a secret
     raise AssertionError("unreachable")  # pragma: no cover
@@ -88,11 +98,25 @@ def may_repeat(error: BaseException) -> bool:
     return False
 
 
-def was_lost(error: BaseException, using: str) -> bool:
-    """The connection went away under the statement, so a fresh one may still answer."""
+def was_lost(error: BaseException, using: str, used: Any) -> bool:
+    """The connection went away under the statement, so a fresh one may still answer.
+
+    `used` is the driver's connection as it was before: at the end of a transaction Django connects again by itself.
+    """
     if any(getattr(each, "sqlstate", None) in _LOST_STATES for each in _causes(error)):
         return True
-    return connections[using].connection is None
+    current = connections[using].connection
+    return current is None or current is not used
+
+
+def connect(using: str, seconds: float) -> Any:
+    """Have a connection within the limit, and return the driver's."""
+    connection = connections[using]
+    try:
+        _reopen(connection, monotonic() + seconds)
+    except Error as error:
+        raise StoreUnavailable from error
+    return connection.connection
 
 
 def drop_broken(using: str) -> None:
@@ -101,7 +125,7 @@ def drop_broken(using: str) -> None:
     raw = connection.connection
     # A driver may reconnect when it is asked whether it is usable, and would lose what Django set up on the session.
     if raw is not None and not connection.in_atomic_block and (_closed(raw) or not connection.is_usable()):
-        _close(connection)
+        discard(connection)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -111,10 +135,10 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         seen = seen.__cause__
 
 
-def _bound(connection: BaseDatabaseWrapper, seconds: float) -> AbstractContextManager[None]:
+def _bound(connection: BaseDatabaseWrapper, seconds: float) -> AbstractContextManager[Deadline | None]:
     if not DIALECTS[connection.vendor].has_server:
         return _patience(connection, seconds)
-    return WATCHDOG.guard(_descriptor(connection.connection), seconds)
+    return WATCHDOG.guard(descriptor(connection.connection), seconds)
 
 
 @contextmanager
@@ -136,48 +160,16 @@ def _reopen(connection: BaseDatabaseWrapper, deadline: float) -> None:
     if connection.connection is not None and _closed(connection.connection):
         if connection.in_atomic_block:
             raise InterfaceError("The connection was lost inside the transaction.")
-        _close(connection)
+        close(connection)
     if connection.connection is not None and not connection.in_atomic_block:
         # Django would ask inside the first statement, and then connect again without any limit.
-        with _bound(connection, max(deadline - monotonic(), 0.01)):
+        with _bound(connection, max(deadline - monotonic(), 0.01)) as bound:
             connection.close_if_health_check_failed()
+        if getattr(bound, "has_fired", False):
+            discard(connection)
     if connection.connection is None:
-        _connect(connection, deadline - monotonic())
-
-
-def _connect(connection: BaseDatabaseWrapper, seconds: float) -> None:
-    """Under the driver's own limit: before there is a connection the watchdog has no socket to cut."""
-    if seconds <= 0:
-        raise OperationalError("The database did not answer within the limit.")
-    configured = connection.settings_dict
-    limits = _connect_limits(connection, ceil(seconds))
-    connection.settings_dict = {**configured, "OPTIONS": {**limits, **configured["OPTIONS"]}}
-    try:
-        connection.ensure_connection()
-    finally:
-        connection.settings_dict = configured
-    if "read_timeout" in limits:
-        connection.connection._read_timeout = configured["OPTIONS"].get("read_timeout")
-
-
-def _connect_limits(connection: BaseDatabaseWrapper, seconds: int) -> dict[str, int]:
-    """In whole seconds. PyMySQL's `connect_timeout` ends before the server has said a word."""
-    if not DIALECTS[connection.vendor].has_server:
-        return {}
-    driver: Any = connection
-    waits_to_read = driver.Database.__name__ == "pymysql"
-    return {"connect_timeout": seconds} | ({"read_timeout": seconds} if waits_to_read else {})
-
-
-def _close(connection: BaseDatabaseWrapper) -> None:
-    with suppress(Error):  # PyMySQL refuses to close twice
-        connection.close()
+        open_connection(connection, deadline - monotonic())
 
 
 def _closed(raw: Any) -> bool:
     return bool(getattr(raw, "closed", not getattr(raw, "open", True)))
-
-
-def _descriptor(raw: Any) -> int:
-    """The socket under a driver's connection; PyMySQL keeps its own to itself."""
-    return int(raw.fileno() if hasattr(raw, "fileno") else raw._sock.fileno())

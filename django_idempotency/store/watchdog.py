@@ -20,7 +20,7 @@ class Watchdog:
 
     def _reset(self) -> None:
         self._changed = threading.Condition()
-        self._guarded: dict[object, tuple[float, int]] = {}
+        self._guarded: dict[Deadline, tuple[float, int]] = {}
         self._wakes_at = float("inf")
         self._thread: threading.Thread | None = None
 
@@ -28,11 +28,11 @@ class Watchdog:
         """Cut this socket if the block takes longer."""
         return Deadline(self, descriptor, seconds)
 
-    def release(self, ticket: object) -> None:
+    def release(self, ticket: "Deadline") -> None:
         with self._changed:  # the descriptor may be somebody else's as soon as this returns
             self._guarded.pop(ticket, None)
 
-    def register(self, ticket: object, deadline: float, descriptor: int) -> None:
+    def register(self, ticket: "Deadline", deadline: float, descriptor: int) -> None:
         with self._changed:
             self._guarded[ticket] = (deadline, descriptor)
             if self._thread is None:
@@ -48,6 +48,7 @@ class Watchdog:
                 for ticket, (deadline, descriptor) in list(self._guarded.items()):
                     if deadline <= now:
                         del self._guarded[ticket]
+                        ticket.has_fired = True
                         _shut(descriptor)
                 self._wakes_at = min((deadline for deadline, _ in self._guarded.values()), default=float("inf"))
                 self._changed.wait(None if self._wakes_at == float("inf") else self._wakes_at - now)
@@ -56,13 +57,15 @@ class Watchdog:
 class Deadline:
     """One block under a deadline. A class, because entering a generator costs three times as much."""
 
-    __slots__ = ("descriptor", "seconds", "watchdog")
+    __slots__ = ("descriptor", "has_fired", "seconds", "watchdog")
 
     def __init__(self, watchdog: Watchdog, descriptor: int, seconds: float) -> None:
         self.watchdog, self.descriptor, self.seconds = watchdog, descriptor, seconds
+        self.has_fired = False  # also after the answer had arrived, if the process itself stood still
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> "Deadline":
         self.watchdog.register(self, monotonic() + self.seconds, self.descriptor)
+        return self
 
     def __exit__(self, *raised: object) -> None:
         self.watchdog.release(self)

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
-from struct import unpack
+from struct import pack, unpack
 from threading import Event, Thread
 
 from tests.kit.cable import hang_up
@@ -37,6 +37,15 @@ class Proxy:
     def steal(self, beginning: bytes, how: Theft) -> None:
         """The next query that begins like this."""
         self._wanted = (beginning, how)
+
+    def reset(self) -> None:
+        """Every connection is reset, as a firewall or a pooler does it: no error of the server's arrives."""
+        for each in self._open:
+            with suppress(OSError):
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, pack("ii", 1, 0))
+                each.shutdown(socket.SHUT_RD)  # wakes the pump that reads from it
+                each.close()
+        self._open.clear()
 
     def close(self) -> None:
         for each in (self.listener, *self._open):

@@ -5,6 +5,8 @@
 | a phase          | 1          | its own     |
 | an effect        | 2          | none        |
 | a step gone by   | 0          | none        |
+
+MariaDB adds a savepoint and its release to each phase, which prove that its transaction is the one that commits.
 """
 
 from __future__ import annotations
@@ -74,11 +76,11 @@ STEPS: dict[str, Callable[[], Callable[[], Any]]] = {
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_a_phase(op: Op, name: str) -> None:
+def test_a_phase(op: Op, name: str, vendor: str) -> None:
     step = STEPS[name]()
     own = alone(step)
     found = counted(lambda: op.phase(name, step)).beyond(own)
-    assert found.numbers() == (1, 0, 0, 0), str(found)
+    assert found.numbers() == (1, 0, 0, 2 if vendor == "mysql" else 0), str(found)
 
 
 def test_an_effect(op: Op) -> None:
@@ -88,12 +90,12 @@ def test_an_effect(op: Op) -> None:
     assert found.numbers() == (2, 0, 0, 0), str(found)
 
 
-def test_a_whole_ride_and_the_same_gone_by_again(attempt: Attempt) -> None:
+def test_a_whole_ride_and_the_same_gone_by_again(attempt: Attempt, vendor: str) -> None:
     owner, origin, target, amount = a_ride()
     arguments = {"owner": owner, "origin": origin, "target": target, "amount": amount}
     first = counted(lambda: steps.run_steps(attempt, create_ride, arguments))
     steps_own = 1 + 1 + 0 + 2
-    assert first.numbers() == (1 + steps_own + 1 + 1 + 2 + 1, 3, 3, 0), str(first)
+    assert first.numbers() == (1 + steps_own + 1 + 1 + 2 + 1, 3, 3, 6 if vendor == "mysql" else 0), str(first)
 
     again = counted(lambda: steps.run_steps(attempt, create_ride, arguments))
     assert again.numbers() == (2, 0, 0, 0), str(again)

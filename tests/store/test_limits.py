@@ -152,7 +152,7 @@ def test_every_failure_of_the_database_is_store_unavailable() -> None:
         cursor.execute("SELECT nothing FROM nowhere")
     assert isinstance(caught.value.__cause__, DatabaseError)
     assert not limits.may_repeat(caught.value)
-    assert not limits.was_lost(caught.value, ON)
+    assert not limits.was_lost(caught.value, ON, connection.connection)
 
 
 @pytest.mark.django_db(transaction=True)
