@@ -135,6 +135,7 @@ class Settings:
     RECONCILE_TRIES = Setting[int](_one_or_more, 10)
     RECONCILE_BACKOFF = Setting[timedelta](_duration, timedelta(seconds=30))
     RECONCILE_BACKOFF_MAX = Setting[timedelta](_duration, timedelta(hours=6))
+    UNATTENDED_LIMIT = Setting[timedelta | None](_optional_duration, timedelta(hours=24))
     RECONCILE_LIMIT = Setting[timedelta](_some_time, timedelta(seconds=30))
     COUNT_OUTCOMES = Setting[bool](_boolean, False)
     COUNT_RETENTION = Setting[timedelta | None](_optional_duration, timedelta(days=30))

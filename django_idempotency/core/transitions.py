@@ -36,6 +36,7 @@ class Guard(StrEnum):
     GRACE_OVER = "the grace period had passed"
     TRIES_LEFT = "tries are left"
     NO_TRIES_LEFT = "no tries are left"
+    UNATTENDED = "no attempt has run for the time that the settings state"
     ATTEMPTS_LEFT = "attempts are left"
     NO_ATTEMPTS_LEFT = "no attempts are left"
     RETAINED = "retention has not ended"
@@ -67,6 +68,7 @@ class Event(StrEnum):
     STEP_NOT_LANDED = "verdict: step not executed"
     INCONCLUSIVE = "verdict: inconclusive"
     POSTPONE = "too early, or no reconciler to ask"
+    UNATTENDED = "no process has come that can settle it"
     EVIDENCE = "positive evidence"
     STEP_EVIDENCE = "positive evidence about a step"
     DENIAL = "webhook: not executed"
@@ -156,6 +158,14 @@ TRANSITIONS: Final[tuple[Transition, ...]] = (
     _row("T11", S.UNKNOWN, E.INCONCLUSIVE, (G.TOKEN_AS_READ, G.TRIES_LEFT), S.UNKNOWN, "reconciler"),
     _row("T11p", S.UNKNOWN, E.POSTPONE, (G.TOKEN_AS_READ,), S.UNKNOWN, "reconciler or resumer"),
     _row("T12", S.UNKNOWN, E.INCONCLUSIVE, (G.TOKEN_AS_READ, G.NO_TRIES_LEFT), S.DEAD_LETTER, "reconciler"),
+    _row(
+        "T12n",
+        S.UNKNOWN,
+        E.UNATTENDED,
+        (G.TOKEN_AS_READ, G.GRACE_OVER, G.UNATTENDED),
+        S.DEAD_LETTER,
+        "reconciler, resumer or worker",
+    ),
     _row("T13", S.SETTLEABLE, E.EVIDENCE, (), S.COMPLETED, "webhook or operator"),
     _row("T13'", S.IN_PROGRESS, E.EVIDENCE, (), Edge.SAME, "webhook"),
     _row("T13e", S.FAILED, E.EVIDENCE, (), Edge.SAME, "webhook or operator"),

@@ -177,6 +177,11 @@ def make_dead_letter(ref: Ref, token: UUID, cap: int, *, actor: str, reason: str
     """Make the record a dead letter: asking, or running, has been tried too often."""
     if not events.audit(partial(verdicts.give_up, ref, token, cap), ref, Kind.DEAD_LETTER, actor=actor, reason=reason):
         return Outcome.OVERTAKEN
+    return tell_dead_letter(ref, reason)
+
+
+def tell_dead_letter(ref: Ref, reason: str) -> Outcome:
+    """Report a record that a person has to settle."""
     logger.error("Idempotency record %s became a dead letter (%s): a person has to settle it.", ref.id, reason)
     announce(signals.dead_lettered, record=ref.id, using=ref.using)
     return Outcome.DEAD_LETTER

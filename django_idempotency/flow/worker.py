@@ -18,8 +18,9 @@ from django_idempotency.flow.finish import doubt, finish
 from django_idempotency.flow.heartbeat import beating
 from django_idempotency.flow.messages import pick_up_seconds, send
 from django_idempotency.flow.registry import get_operation, knows
-from django_idempotency.flow.settle import Outcome, backoff, make_dead_letter
+from django_idempotency.flow.settle import Doubt, Outcome, backoff, make_dead_letter
 from django_idempotency.flow.steps import resume_steps
+from django_idempotency.flow.unattended import postpone_unattended
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.signals import announce, logger
 from django_idempotency.store import attempts, claims, events, jobs, records, verdicts
@@ -54,8 +55,7 @@ def resume_one(record: UUID, using: str) -> Outcome:
     if row.deferred:
         return _send_again(row, row.attempt_token)
     if not knows(row.run_name, row.progress):
-        done = verdicts.postpone(row.ref, row.attempt_token, ELSEWHERE_SECONDS)
-        return Outcome.POSTPONED if done else Outcome.OVERTAKEN
+        return _leave_unknown(row, row.attempt_token, "resumer")
     return _continue(row, actor="resumer", not_executed=None)
 
 
@@ -68,11 +68,15 @@ def _is_open_to_workers(row: IdempotencyKey) -> bool:
 
 def _leave_to_another_worker(row: IdempotencyKey) -> Outcome:
     """This process has no such code, or older code: offer the work again later."""
-    wait = int(ELSEWHERE_SECONDS)
-    jobs.enqueued_again(row.ref, wait)
-    if row.attempt_token is not None:
-        verdicts.postpone(row.ref, row.attempt_token, wait)
+    if row.status == Status.UNKNOWN and row.attempt_token is not None:
+        return _leave_unknown(row, row.attempt_token, "worker")
+    jobs.enqueued_again(row.ref, int(ELSEWHERE_SECONDS))
     return Outcome.POSTPONED
+
+
+def _leave_unknown(row: IdempotencyKey, token: UUID, actor: str) -> Outcome:
+    """Offer the operation again later, and give it up once no process with its code has come for too long."""
+    return postpone_unattended(Doubt(row, token), ELSEWHERE_SECONDS, actor, f"no code for {row.run_name!r}")
 
 
 def _send_again(row: IdempotencyKey, token: UUID) -> Outcome:

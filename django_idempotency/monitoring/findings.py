@@ -30,6 +30,7 @@ class Code(StrEnum):
     LEASE_OVERDUE = "lease-overdue"
     WORK_WAITING = "work-waiting"
     DEAD_LETTERS = "dead-letters"
+    UNATTENDED = "unknown-unattended"
     JOB_FAILED = "job-failed"
     JOB_NEVER_RAN = "job-never-ran"
     JOB_LATE = "job-late"
@@ -41,7 +42,7 @@ class Code(StrEnum):
 
 
 # The health view returns 503 for these. The others can wait until morning.
-URGENT: Final = frozenset({Code.LEASE_OVERDUE, Code.WORK_WAITING, Code.DEAD_LETTERS, Code.JOB_FAILED})
+URGENT: Final = frozenset({Code.LEASE_OVERDUE, Code.WORK_WAITING, Code.DEAD_LETTERS, Code.UNATTENDED, Code.JOB_FAILED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,8 @@ class Snapshot:
     oldest_overdue: float | None
     oldest_waiting: float | None
     unknown: int
+    unattended: int = 0
+    oldest_unattended: float | None = None
     oldest_unknown: float | None
     dead_letters: int
     oldest_dead_letter: float | None
@@ -90,6 +93,8 @@ def find_problems(seen: Snapshot) -> list[Finding]:
 def _find_stuck(seen: Snapshot) -> Iterator[Finding]:
     if seen.dead_letters:
         yield Finding(Code.DEAD_LETTERS, {"count": seen.dead_letters, "age": seen.oldest_dead_letter or 0.0})
+    if seen.unattended:
+        yield Finding(Code.UNATTENDED, {"count": seen.unattended, "age": seen.oldest_unattended or 0.0})
     if seen.oldest_overdue is not None and seen.oldest_overdue > LATE_SECONDS:
         yield Finding(Code.LEASE_OVERDUE, {"age": seen.oldest_overdue})
     if seen.oldest_waiting is not None and seen.oldest_waiting > LATE_SECONDS:
@@ -140,6 +145,13 @@ SENTENCES: Final[Mapping[Code, str | Promise]] = {
     Code.DEAD_LETTERS: ngettext_lazy(
         "%(number)s outcome needs a person, because reconciliation gave up on it; it is %(age)s old.",
         "%(number)s outcomes need a person, because reconciliation gave up on them; the oldest is %(age)s old.",
+        "count",
+    ),
+    Code.UNATTENDED: ngettext_lazy(
+        "%(number)s unknown outcome needs a person, because its operation has no reconciler: nobody will ask about it; "
+        "it is %(age)s old.",
+        "%(number)s unknown outcomes need a person, because their operations have no reconciler: nobody will ask about "
+        "them; the oldest is %(age)s old.",
         "count",
     ),
     Code.LEASE_OVERDUE: _(

@@ -54,6 +54,15 @@ GIVE_UP = Statement(
     """,
 )
 
+# Nobody to ask, and no code to continue it, for longer than the settings state.
+UNATTENDED = Statement(
+    "T12n",
+    f"""
+    UPDATE idempotency_key SET status = 'dead_letter', reconcile_after = NULL
+    WHERE {_AS_READ} AND grace_until <= {{now}} AND last_run_at <= {{now + %(since)s}}
+    """,
+)
+
 # Asked again later without counting as a try: nobody to ask, or grace had not passed.
 POSTPONE = Statement("T11p", f"UPDATE idempotency_key SET reconcile_after = {{now + %(wait)s}} WHERE {_AS_READ}")
 
@@ -114,6 +123,11 @@ def ask_later(ref: Ref, read_token: UUID, wait: float, cap: int) -> bool:
 def give_up(ref: Ref, read_token: UUID, cap: int) -> bool:
     """T12: the last try was inconclusive; a person has to look."""
     return GIVE_UP.apply(ref, read_token=read_token, cap=cap)
+
+
+def give_up_unattended(ref: Ref, read_token: UUID, limit: float) -> bool:
+    """T12n: no process that can settle it has come within the limit; a person has to look."""
+    return UNATTENDED.apply(ref, read_token=read_token, since=-limit)
 
 
 def postpone(ref: Ref, read_token: UUID, wait: float) -> bool:

@@ -50,6 +50,7 @@ ENTRIES = {
     "RECONCILE_BACKOFF": Entry(30 * SECONDS, 1, SECONDS, DURATIONS, None),
     "RECONCILE_BACKOFF_MAX": Entry(timedelta(hours=6), 60, 60 * SECONDS, DURATIONS, None),
     "RECONCILE_LIMIT": Entry(30 * SECONDS, 1, SECONDS, (*DURATIONS, 0, timedelta(0), 1e-7), None),
+    "UNATTENDED_LIMIT": Entry(timedelta(hours=24), None, None, ("5", True, -1), None),
     "COUNT_OUTCOMES": Entry(False, True, True, ("yes", 1, None), None),
     "COUNT_RETENTION": Entry(timedelta(days=30), None, None, ("5", True, -1), None),
     "EVENT_RETENTION": Entry(timedelta(days=90), 60, 60 * SECONDS, ("5", True, -1), None),

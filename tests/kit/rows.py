@@ -67,6 +67,7 @@ def columns_for(status: Status, on: frozenset[str]) -> Row:
     now = timezone.now()
     columns: dict[str, Any] = {
         "grace_until": now + (PAST if "grace over" in on else FUTURE),
+        "last_run_at": now + (2 * PAST if "idle" in on else PAST),
         "tainted": "tainted" in on,
         "run_name": "import" if on & {"begun", "stepped"} else "",
         "steps_done": 1 if "stepped" in on else 0,
