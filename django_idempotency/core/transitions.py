@@ -36,6 +36,7 @@ class Guard(StrEnum):
     GRACE_OVER = "the grace period had passed"
     TRIES_LEFT = "tries are left"
     NO_TRIES_LEFT = "no tries are left"
+    DUE = "the time of the next check has come"
     UNATTENDED = "no attempt has run for the time that the settings state"
     ATTEMPTS_LEFT = "attempts are left"
     NO_ATTEMPTS_LEFT = "no attempts are left"
@@ -67,6 +68,7 @@ class Event(StrEnum):
     STEP_LANDED = "verdict: step landed"
     STEP_NOT_LANDED = "verdict: step not executed"
     INCONCLUSIVE = "verdict: inconclusive"
+    ASK = "question or message"
     POSTPONE = "too early, or no reconciler to ask"
     UNATTENDED = "no process has come that can settle it"
     EVIDENCE = "positive evidence"
@@ -156,6 +158,7 @@ TRANSITIONS: Final[tuple[Transition, ...]] = (
         "reconciler",
     ),
     _row("T11", S.UNKNOWN, E.INCONCLUSIVE, (G.TOKEN_AS_READ, G.TRIES_LEFT), S.UNKNOWN, "reconciler"),
+    _row("T11q", S.UNKNOWN, E.ASK, (G.TOKEN_AS_READ, G.DUE), S.UNKNOWN, "reconciler or resumer"),
     _row("T11p", S.UNKNOWN, E.POSTPONE, (G.TOKEN_AS_READ,), S.UNKNOWN, "reconciler or resumer"),
     _row("T12", S.UNKNOWN, E.INCONCLUSIVE, (G.TOKEN_AS_READ, G.NO_TRIES_LEFT), S.DEAD_LETTER, "reconciler"),
     _row(

@@ -37,11 +37,15 @@ from django_idempotency.store import events, limits, operations, records, verdic
 from django_idempotency.store.operations import Continuation
 
 NO_RECONCILER_SECONDS: Final = 300.0
+DELIVERY_SECONDS: Final = 30.0  # for what follows a poll, until another process may ask
 LONGEST_RETRY_SECONDS: Final = 365 * 86400.0
 
 
-def reconcile_one(record: UUID, using: str) -> Outcome:
-    """Ask about one record. The verdict is about the attempt that was read before the reconciler was called."""
+def reconcile_one(record: UUID, using: str, *, at_once: bool = False) -> Outcome:
+    """Ask about one record. The verdict is about the attempt that was read before the reconciler was called.
+
+    Of two processes one asks for each due time. `at_once` asks whether or not it is due, as an operator may.
+    """
     row = records.load(record, using)
     doubt = Doubt.of(row)
     if row is None or doubt is None:
@@ -52,6 +56,8 @@ def reconcile_one(record: UUID, using: str) -> Outcome:
     ask = find_reconciler_for(row, step)
     if ask is None:
         return postpone_unattended(doubt, NO_RECONCILER_SECONDS, "reconciler", f"no reconciler for {row.operation!r}")
+    if not _win_turn(doubt) and not at_once:
+        return Outcome.OVERTAKEN
     verdict = _poll(partial(_ask, ask, step), row)
     match verdict:
         case Landed():
@@ -64,6 +70,12 @@ def reconcile_one(record: UUID, using: str) -> Outcome:
             return _release(doubt, step)
         case Inconclusive():
             return _ask_again(doubt, verdict)
+
+
+def _win_turn(doubt: Doubt) -> bool:
+    """Move the due time behind the poll. False if it is not due any more: another process asks, or has asked."""
+    wait = conf.RECONCILE_LIMIT.total_seconds() + DELIVERY_SECONDS
+    return verdicts.win_turn(doubt.ref, doubt.token, min(wait, LONGEST_RETRY_SECONDS))
 
 
 def _ask(ask: Reconciler, step: DoubtfulStep | None, row: IdempotencyKey) -> Verdict:

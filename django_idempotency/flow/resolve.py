@@ -90,7 +90,7 @@ def ask(reference: Reference, *, by: str, reason: str, using: str | None = None)
     if row.status != Status.UNKNOWN:
         return Outcome.OVERTAKEN
     events.write(row.ref, Kind.ASKED, actor=by, reason=reason)
-    return reconcile_one(row.id, row.ref.using)
+    return reconcile_one(row.id, row.ref.using, at_once=True)
 
 
 def requeue(reference: Reference, *, by: str, reason: str, using: str | None = None) -> Outcome:

@@ -81,7 +81,7 @@ def _leave_unknown(row: IdempotencyKey, token: UUID, actor: str) -> Outcome:
 
 def _send_again(row: IdempotencyKey, token: UUID) -> Outcome:
     """Deferred work is a worker's: send it another message."""
-    if not verdicts.postpone(row.ref, token, pick_up_seconds()):
+    if not verdicts.win_turn(row.ref, token, pick_up_seconds()):
         return Outcome.OVERTAKEN
     send(row.id)
     return Outcome.SENT

@@ -63,6 +63,12 @@ UNATTENDED = Statement(
     """,
 )
 
+# Before the provider is asked, or a worker is sent a message: of two jobs that read the same row one wins.
+WIN_TURN = Statement(
+    "T11q",
+    f"UPDATE idempotency_key SET reconcile_after = {{now + %(wait)s}} WHERE {_AS_READ} AND reconcile_after <= {{now}}",
+)
+
 # Asked again later without counting as a try: nobody to ask, or grace had not passed.
 POSTPONE = Statement("T11p", f"UPDATE idempotency_key SET reconcile_after = {{now + %(wait)s}} WHERE {_AS_READ}")
 
@@ -128,6 +134,11 @@ def give_up(ref: Ref, read_token: UUID, cap: int) -> bool:
 def give_up_unattended(ref: Ref, read_token: UUID, limit: float) -> bool:
     """T12n: no process that can settle it has come within the limit; a person has to look."""
     return UNATTENDED.apply(ref, read_token=read_token, since=-limit)
+
+
+def win_turn(ref: Ref, read_token: UUID, wait: float) -> bool:
+    """T11q: win the right to ask, or to send a message, once for this due time. The next one comes after `wait`."""
+    return WIN_TURN.apply(ref, read_token=read_token, wait=wait)
 
 
 def postpone(ref: Ref, read_token: UUID, wait: float) -> bool:

@@ -175,7 +175,7 @@ def test_two_that_ask_at_once_settle_it_once(world: World, answering: Callable[[
 
     def ask(record: IdempotencyKey, key: str) -> Verdict:
         answering(told(world))
-        assert reconcile.reconcile_one(record.id, "default") is Outcome.RESUMABLE
+        assert reconcile.reconcile_one(record.id, "default", at_once=True) is Outcome.RESUMABLE
         return slower
 
     for slower in (StepLanded("something else"), NotLanded(), Inconclusive(), Landed(json_reply(200, {}))):

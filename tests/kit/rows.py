@@ -79,6 +79,8 @@ def columns_for(status: Status, on: frozenset[str]) -> Row:
         "attempts": 5 if "used up" in on else 4,
         "reconcile_attempts": 4 if "used up" in on else 3,
     }
+    if status is Status.UNKNOWN:
+        columns["reconcile_after"] = now + (FUTURE if "not due" in on else PAST)
     if status in OPEN:
         columns["locked_until"] = now + (PAST if "lease over" in on else FUTURE)
     if status in WITH_EXPIRY:

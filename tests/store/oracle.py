@@ -88,6 +88,8 @@ def held(guard: Guard, row: Row, facts: Facts, event: Event) -> bool:
             return past(row["grace_until"])
         case Guard.TRIES_LEFT | Guard.NO_TRIES_LEFT:
             return (row["reconcile_attempts"] + 1 < facts.cap) is (guard is Guard.TRIES_LEFT)
+        case Guard.DUE:
+            return past(row["reconcile_after"])
         case Guard.UNATTENDED:
             return row["last_run_at"] is not None and past(row["last_run_at"] + UNATTENDED)
         case Guard.ATTEMPTS_LEFT | Guard.NO_ATTEMPTS_LEFT:

@@ -315,6 +315,13 @@ ALL: Final = (
         lambda row, facts: {"reconcile_attempts": row["reconcile_attempts"] + 1, "reconcile_after": None},
     ),
     Verb(
+        "win_turn",
+        verdicts.WIN_TURN,
+        Event.ASK,
+        lambda record, facts: verdicts.win_turn(at(record), facts.read_token, WAIT),
+        lambda row, facts: {"reconcile_after": later(WAIT)},
+    ),
+    Verb(
         "give_up_unattended",
         verdicts.UNATTENDED,
         Event.UNATTENDED,
