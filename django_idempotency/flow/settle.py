@@ -30,11 +30,13 @@ from django_idempotency.store.operations import Continuation
 class Landed:
     """It happened, error responses included: the external service knows the request.
 
-    `write` makes the domain writes that are missing. The response is `reply`, or what `write` returns.
+    `write` makes the domain writes that are missing. The response is `reply`, or what `write` returns. Evidence that
+    names the downstream key of a step in doubt is about that step: say `StepLanded`, or `ends_operation=True` here.
     """
 
     reply: Reply | None = None
     write: Callable[[], Reply | None] | None = None
+    ends_operation: bool = False
 
     def settle(self) -> Reply:
         """Make the writes, and return the response to store."""

@@ -1,6 +1,7 @@
 """An effect that must not be repeated was cut in its middle: somebody finds out, and the operation goes on."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -333,7 +334,8 @@ def test_evidence_ends_the_operation_about_the_step_in_doubt_by_the_record_or_by
 ) -> None:
     record = cut_after_the_first("after the charge")
     reference = record.derive(named) if named else record.id
-    assert resolve(reference, LANDED, by="somebody", reason="seen", operator=operator) is Outcome.LANDED
+    said = replace(LANDED, ends_operation=named == "charged")
+    assert resolve(reference, said, by="somebody", reason="seen", operator=operator) is Outcome.LANDED
     record.refresh_from_db()
     assert bytes(record.response_body or b"") == json_reply(201, {"by": "evidence"}).body
 
@@ -497,3 +499,17 @@ def test_that_one_call_was_not_executed_says_nothing_about_the_call_before_it(wo
     record = IdempotencyKey.objects.get()
     assert (record.status, record.response_status) == ("completed", 201)
     assert set(world.sent) == {record.derive("charged")}
+
+
+def test_a_response_for_the_whole_operation_by_the_key_of_its_step_has_to_say_so(world: World) -> None:
+    """A webhook that returns a payment's response about a ride's charge would end the ride with it."""
+    cut("after the charge")
+    record = IdempotencyKey.objects.get()
+    mine, reply = record.derive("charged"), json_reply(200, {})
+    with pytest.raises(ValueError, match=r"ends_operation=True"):
+        resolve(mine, Landed(reply), by="gateway")
+    assert (IdempotencyKey.objects.get().status, record.steps_done) == (
+        "unknown",
+        IdempotencyKey.objects.get().steps_done,
+    )
+    assert resolve(mine, Landed(reply, ends_operation=True), by="gateway") is Outcome.LANDED

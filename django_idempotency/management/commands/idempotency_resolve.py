@@ -81,7 +81,7 @@ class Command(BaseCommand):
             return try_again(options["record"], **who)
         if options["not_executed"]:
             return resolve(options["record"], NotLanded(), operator=True, **who)
-        return resolve(options["record"], Landed(read_reply(options)), operator=True, **who)
+        return resolve(options["record"], Landed(read_reply(options), ends_operation=True), operator=True, **who)
 
 
 def read_reply(options: dict[str, Any]) -> Reply:
