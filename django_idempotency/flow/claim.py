@@ -1,5 +1,6 @@
 """How an attempt begins: it claims the key, or learns what to answer instead."""
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
@@ -144,10 +145,10 @@ def publish(news: Announcements) -> None:
 
 
 def lapse(ref: Ref) -> bool:
-    """Make the outcome of an expired lease unknown (T6). Logged, because it means a crash or a lease too short."""
+    """Make the outcome of an expired lease unknown (T6). The sweeper logs a line for many, and each below INFO."""
     done = _lapse(ref)
     if done:
-        _tell_lapse(ref)
+        _tell_lapse(ref, logging.DEBUG)
     return done
 
 
@@ -155,12 +156,12 @@ def _lapse(ref: Ref) -> bool:
     return events.audit(partial(jobs.mark_lapsed, ref), ref, Kind.LEASE_EXPIRED)
 
 
-def _warn_of_lapse(record: UUID) -> None:
-    logger.warning("The lease of idempotency record %s expired: its worker crashed or took too long.", record)
+def _warn_of_lapse(record: UUID, level: int = logging.WARNING) -> None:
+    logger.log(level, "The lease of idempotency record %s expired: its worker crashed or took too long.", record)
 
 
-def _tell_lapse(ref: Ref) -> None:
-    _warn_of_lapse(ref.id)
+def _tell_lapse(ref: Ref, level: int = logging.WARNING) -> None:
+    _warn_of_lapse(ref.id, level)
     announce(signals.lease_lapsed, record=ref.id, using=ref.using)
 
 

@@ -27,6 +27,7 @@ _DAY: Final = 86_400
 class Code(StrEnum):
     """A kind of problem. Scripts compare these codes: they do not change."""
 
+    STORE_UNAVAILABLE = "store-unavailable"
     LEASE_OVERDUE = "lease-overdue"
     WORK_WAITING = "work-waiting"
     DEAD_LETTERS = "dead-letters"
@@ -142,6 +143,7 @@ def _find_clocks(seen: Snapshot) -> Iterator[Finding]:
 
 
 SENTENCES: Final[Mapping[Code, str | Promise]] = {
+    Code.STORE_UNAVAILABLE: _("%(error)s"),
     Code.DEAD_LETTERS: ngettext_lazy(
         "%(number)s outcome needs a person, because reconciliation gave up on it; it is %(age)s old.",
         "%(number)s outcomes need a person, because reconciliation gave up on them; the oldest is %(age)s old.",
