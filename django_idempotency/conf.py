@@ -127,6 +127,7 @@ class Settings:
     AUDIT = Setting[timedelta](_duration, _DEFAULT.audit)
     AFTER_EXPIRY = Setting[AfterExpiry](_one_of(AfterExpiry), _DEFAULT.after_expiry)
     ATTEMPTS = Setting[int](_count, _DEFAULT.attempts)
+    ATTEMPTS_SPAN = Setting[timedelta](_duration, _DEFAULT.attempts_span)
     CLAIM_LIMIT = Setting[timedelta](_duration, _DEFAULT.claim_limit)
     RETRY_HINT = Setting[timedelta](_duration, _DEFAULT.retry_hint)
     MAX_BODY = Setting[int](_count, _DEFAULT.reply.longest_body)
@@ -207,6 +208,7 @@ def policy(**arguments: Any) -> Policy:
         "audit": conf.AUDIT,
         "after_expiry": conf.AFTER_EXPIRY,
         "attempts": conf.ATTEMPTS,
+        "attempts_span": conf.ATTEMPTS_SPAN,
         "claim_limit": conf.CLAIM_LIMIT,
         "retry_hint": conf.RETRY_HINT,
         "profile": conf.PROFILE,

@@ -40,6 +40,7 @@ class Guard(StrEnum):
     UNATTENDED = "no attempt has run for the time that the settings state"
     ATTEMPTS_LEFT = "attempts are left"
     NO_ATTEMPTS_LEFT = "no attempts are left"
+    PAUSE_NOT_OVER = "the pause after the last attempt, or the span of all attempts, has not passed"
     RETAINED = "retention has not ended"
     RETENTION_OVER = "retention has ended"
     DEFERRED = "a worker does the work"
@@ -186,6 +187,7 @@ TRANSITIONS: Final[tuple[Transition, ...]] = (
         "request",
     ),
     _row("T15", S.FAILED_RETRYABLE, E.REQUEST, (G.RETAINED, G.NO_ATTEMPTS_LEFT), S.FAILED, "request"),
+    _row("T15w", S.FAILED_RETRYABLE, E.REQUEST, (G.RETAINED, G.PAUSE_NOT_OVER), Edge.SAME, "request"),
     _row("T16", S.TERMINAL, E.REQUEST, (G.RETAINED,), Edge.SAME, "request"),
     _row(
         "T16'",

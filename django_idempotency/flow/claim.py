@@ -26,6 +26,7 @@ from django_idempotency.core.decisions import (
     Replay,
     Restart,
     TakeOver,
+    TooEarly,
     decide,
 )
 from django_idempotency.core.identity import Ref
@@ -100,7 +101,8 @@ def _claim(call: Call, token: UUID, using: str, seconds: float | None, news: Ann
         if isinstance(decision, Answer):
             return decision
         if carry_out(decision, call, token, using, news):
-            return Attempt(call, token, using, repeat=True)
+            number = 1 if record.retention_over else record.attempts + 1
+            return Attempt(call, token, using, repeat=True, number=number)
         record = records.find(call.ref(using)) or claims.insert_claim(call, token, using, seconds)
     raise StoreUnavailable("The key changes hands faster than it can be claimed; send the same request again.")
 
@@ -177,6 +179,7 @@ _SIGNALS: Final = {
     Accepted: signals.in_flight,
     Mismatch: signals.misused,
     InDoubt: signals.in_doubt,
+    TooEarly: signals.in_flight,
     Gone: signals.refused_expired,
 }
 

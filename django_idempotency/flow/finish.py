@@ -159,13 +159,14 @@ def fail(attempt: Attempt, error: BaseException) -> bool:
     """
     policy = attempt.call.policy
     released = policy.on_error is OnError.RELEASE and isinstance(error, Exception)
-    if (released or _proves_nothing_happened(error, policy)) and release(attempt, type(error).__name__):
+    if (released or proves_nothing_happened(error, policy)) and release(attempt, type(error).__name__):
         return True
     doubt(attempt, type(error).__name__)
     return False
 
 
-def _proves_nothing_happened(error: BaseException, policy: Policy) -> bool:
+def proves_nothing_happened(error: BaseException, policy: Policy) -> bool:
+    """True for NotExecuted, and for what the policy's own predicate calls proof."""
     if isinstance(error, NotExecuted) or policy.not_executed is None:
         return isinstance(error, NotExecuted)
     try:

@@ -11,9 +11,9 @@ from django_idempotency.core.identity import derive_key
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.progress import Progress, StepState
 from django_idempotency.core.replies import Reply
-from django_idempotency.exceptions import ChangedDefinition, InsideTransaction, LostFence, NotExecuted, StepInDoubt
+from django_idempotency.exceptions import ChangedDefinition, InsideTransaction, LostFence, StepInDoubt
 from django_idempotency.flow.attempt import Attempt
-from django_idempotency.flow.finish import tell_fence_lost
+from django_idempotency.flow.finish import proves_nothing_happened, tell_fence_lost
 from django_idempotency.flow.registry import Operation, get_operation, operation_of
 from django_idempotency.store import limits, operations
 from django_idempotency.store.operations import StoredOperation
@@ -72,7 +72,9 @@ class Op:
             self._mark(self._progress.mark_started(name), lost)
         try:
             result = function(derive_key(self._attempt.call.id, name))
-        except NotExecuted:
+        except BaseException as error:
+            if not proves_nothing_happened(error, self._attempt.call.policy):
+                raise
             if recorded is None:  # an earlier call may have landed, and this one's proof says nothing about it
                 self._mark(self._progress.drop_last(), LostLease.RESUME)
             raise

@@ -98,6 +98,10 @@ def _pick_up(row: IdempotencyKey) -> Attempt | None:
 def _continue(row: IdempotencyKey, *, actor: str, not_executed: "Release | None") -> Outcome:
     """Take over from a process that is gone or that failed, as often as the settings allow."""
     if row.attempt_token is not None and row.attempts >= conf.ATTEMPTS:
+        left = conf.ATTEMPTS_SPAN - (row.read_at - row.created_at)
+        if left.total_seconds() > 0:  # quick retries of a client used them up
+            done = verdicts.postpone(row.ref, row.attempt_token, left.total_seconds())
+            return Outcome.POSTPONED if done else Outcome.OVERTAKEN
         return make_dead_letter(row.ref, row.attempt_token, 1, actor="resumer", reason="attempts used up")
     return _run(_take_over(row, actor), row, not_executed=not_executed)
 

@@ -30,6 +30,7 @@ from django_idempotency.http.responses import (
     ProblemDetails,
     accepted_response,
     apply_upgrade,
+    nothing_done_problem,
     problem_for,
     problem_response,
     replay_response,
@@ -152,12 +153,9 @@ class Exchange:
     def unavailable_response(self) -> HttpResponseBase:
         return self.problem_response(unavailable_problem(self.policy))
 
-    def not_executed_response(self, error: NotExecuted) -> HttpResponseBase:
+    def not_executed_response(self, error: NotExecuted, attempts: int = 1) -> HttpResponseBase:
         logger.info("Nothing was executed: %s", error)
-        unavailable = unavailable_problem(self.policy)
-        return self.problem_response(
-            ProblemDetails(problems.NOTHING_DONE, unavailable.status, "", unavailable.retry_after)
-        )
+        return self.problem_response(nothing_done_problem(self.policy, self.policy.pause_after(attempts)))
 
     def unknown_outcome_response(self, call: Call) -> HttpResponseBase:
         return self.problem_response(

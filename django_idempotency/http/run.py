@@ -190,7 +190,9 @@ class LeasedRequest:
                 raise
         released = fail(self.attempt, error)
         if isinstance(error, NotExecuted):
-            return self.exchange.not_executed_response(error) if released else self.exchange.settled_response(self.call)
+            if not released:
+                return self.exchange.settled_response(self.call)
+            return self.exchange.not_executed_response(error, self.attempt.number)
         raise error
 
 

@@ -41,6 +41,7 @@ ENTRIES = {
     "AUDIT": Entry(timedelta(days=30), 60, 60 * SECONDS, DURATIONS, "audit"),
     "AFTER_EXPIRY": Entry(AfterExpiry.RUN, AfterExpiry.GONE, AfterExpiry.GONE, ("410", 410), "after_expiry"),
     "ATTEMPTS": Entry(10, 3, 3, COUNTS, "attempts"),
+    "ATTEMPTS_SPAN": Entry(600 * SECONDS, 0, 0 * SECONDS, DURATIONS, "attempts_span"),
     "CLAIM_LIMIT": Entry(2 * SECONDS, 0.5, timedelta(milliseconds=500), DURATIONS, "claim_limit"),
     "RETRY_HINT": Entry(2 * SECONDS, 1, SECONDS, DURATIONS, "retry_hint"),
     "MAX_BODY": Entry(1024 * 1024, 0, 0, COUNTS, None),

@@ -219,7 +219,7 @@ def test_a_webhook_tells_by_the_key_of_the_call(world: World, dead: bool) -> Non
 def test_a_step_that_landed_gives_the_operation_its_attempts_back(
     world: World, answering: Callable[[Ask], None], settings: Any, by: str
 ) -> None:
-    settings.IDEMPOTENCY = {"ATTEMPTS": 1}
+    settings.IDEMPOTENCY = {"ATTEMPTS": 1, "ATTEMPTS_SPAN": 0}
     cut("after the charge")
     record = IdempotencyKey.objects.get()
     if by == "gateway":
@@ -397,7 +397,7 @@ def test_newer_code_that_would_not_repeat_the_call_does_not(world: World) -> Non
 
 
 def test_an_operator_may_let_a_dead_operation_try_again(world: World, settings: Any) -> None:
-    settings.IDEMPOTENCY = {"ATTEMPTS": 1}
+    settings.IDEMPOTENCY = {"ATTEMPTS": 1, "ATTEMPTS_SPAN": 0}
     world.kill_at = "inside booked"
     with pytest.raises(Killed):
         run(claimed(str(uuid4())), careful)
