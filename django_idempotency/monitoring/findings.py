@@ -39,6 +39,7 @@ class Code(StrEnum):
     RETENTION_SHORT = "retention-short"
     OPERATION_RETENTION_SHORT = "operation-retention-short"
     LEASE_SHORT = "lease-short"
+    POOLER = "pooler-unsafe"
     CLOCKS_APART = "clocks-apart"
 
 
@@ -83,12 +84,13 @@ class Snapshot:
     runs: Mapping[str, JobRun]
     operations: Mapping[str, OperationStats] = field(default_factory=dict)
     clocks_apart: float | None = None
+    pooled: tuple[str, ...] = ()  # options in use that a pooler in transaction mode breaks
 
 
 def find_problems(seen: Snapshot) -> list[Finding]:
     """Return what is wrong, the most urgent first; an empty list if nothing is."""
     found = [*_find_stuck(seen), *_find_failed_jobs(seen), *_find_missed_jobs(seen), *_find_unknown(seen)]
-    return [*found, *_find_short_retention(), *_find_operations(seen), *_find_clocks(seen)]
+    return [*found, *_find_short_retention(), *_find_operations(seen), *_find_clocks(seen), *_find_pooler(seen)]
 
 
 def _find_stuck(seen: Snapshot) -> Iterator[Finding]:
@@ -142,6 +144,11 @@ def _find_clocks(seen: Snapshot) -> Iterator[Finding]:
         yield Finding(Code.CLOCKS_APART, {"difference": seen.clocks_apart})
 
 
+def _find_pooler(seen: Snapshot) -> Iterator[Finding]:
+    if seen.pooled:
+        yield Finding(Code.POOLER, {"options": ", ".join(seen.pooled)})
+
+
 SENTENCES: Final[Mapping[Code, str | Promise]] = {
     Code.STORE_UNAVAILABLE: _("%(error)s"),
     Code.DEAD_LETTERS: ngettext_lazy(
@@ -186,6 +193,10 @@ SENTENCES: Final[Mapping[Code, str | Promise]] = {
     ),
     Code.LEASE_SHORT: _(
         "Operation %(operation)s has a lease of %(lease)s, but its p99 is %(p99)s: make the lease at least %(needed)s."
+    ),
+    Code.POOLER: _(
+        "A connection pooler stands before PostgreSQL, and this process uses %(options)s: in transaction mode another "
+        "client's statement can run instead of yours. Switch these off, or let the pooler keep whole sessions."
     ),
     Code.CLOCKS_APART: _(
         "The clocks of this machine and of the database differ by %(difference)s. Leases do not depend on it; "

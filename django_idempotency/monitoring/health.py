@@ -22,6 +22,7 @@ from django_idempotency.monitoring.findings import (
     find_problems,
 )
 from django_idempotency.store.database import alias
+from django_idempotency.store.pooler import find_unsafe_options
 
 LONGEST_WAIT: Final = timedelta(days=365)  # what a database can subtract
 
@@ -84,9 +85,9 @@ def health(using: str | None = None) -> Health:
 def examine(using: str, clock: Clock = timezone.now) -> list[Finding]:
     """Return everything that is wrong. Reads the newest keys of each operation as well."""
     runs, apart = load_job_runs(using, clock)
-    return find_problems(
-        replace(_load_health(using, runs).snapshot, operations=load_operations(using), clocks_apart=apart)
-    )
+    seen = _load_health(using, runs).snapshot
+    pooled = find_unsafe_options(using)
+    return find_problems(replace(seen, operations=load_operations(using), clocks_apart=apart, pooled=pooled))
 
 
 def _load_health(using: str, runs: dict[str, JobRun]) -> Health:

@@ -78,6 +78,7 @@ def test_nothing_is_wrong() -> None:
             Code.LEASE_SHORT,
             {"operation": "pay", "lease": 10, "p99": 4.0, "needed": 12},
         ),
+        ({"pooled": ("cursors",)}, Code.POOLER, {"options": "cursors"}),
         ({"clocks_apart": 2.1}, Code.CLOCKS_APART, {"difference": 2.1}),
     ],
     ids=lambda value: value.value if isinstance(value, Code) else "",
