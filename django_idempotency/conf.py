@@ -143,9 +143,8 @@ class Settings:
     EVENT_RETENTION = Setting[timedelta | None](_optional_duration, timedelta(days=90))
     PROFILE = Setting[Profile](_profile, IETF)
     SCOPE = Setting[Callable[..., str] | None](_function, None)
-    # A message that no worker acted on for so long counts as lost.
-    PICK_UP = Setting[timedelta](_duration, timedelta(minutes=1))
-    # Tells a worker of a record. Left out: the Celery task, if the project uses Celery. None: workers look for work.
+    PICK_UP = Setting[timedelta](_duration, timedelta(minutes=1))  # then a message counts as lost
+    # Left out: the Celery task, if the project uses Celery. None: workers look for work.
     ENQUEUE = Setting[Callable[[str], object] | None](_function, None)
 
     def is_given(self, name: str) -> bool:
