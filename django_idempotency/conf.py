@@ -100,6 +100,7 @@ class Settings:
     AUDIT = Setting[timedelta](to_duration, _DEFAULT.audit)
     AFTER_EXPIRY = Setting[AfterExpiry](to_one_of(AfterExpiry), _DEFAULT.after_expiry)
     ATTEMPTS = Setting[int](to_count, _DEFAULT.attempts)
+    ATTEMPTS_SPAN = Setting[timedelta](to_duration, _DEFAULT.attempts_span)
     CLAIM_LIMIT = Setting[timedelta](to_duration, _DEFAULT.claim_limit)
     RETRY_HINT = Setting[timedelta](to_duration, _DEFAULT.retry_hint)
     MAX_BODY = Setting[int](to_count, _DEFAULT.reply.longest_body)
@@ -108,6 +109,7 @@ class Settings:
     RECONCILE_TRIES = Setting[int](to_positive_count, 10)
     RECONCILE_BACKOFF = Setting[timedelta](to_duration, timedelta(seconds=30))
     RECONCILE_BACKOFF_MAX = Setting[timedelta](to_duration, timedelta(hours=6))
+    UNATTENDED_LIMIT = Setting[timedelta | None](to_optional_duration, timedelta(hours=24))
     RECONCILE_LIMIT = Setting[timedelta](to_positive_duration, timedelta(seconds=30))
     COUNT_OUTCOMES = Setting[bool](to_boolean, False)
     COUNT_RETENTION = Setting[timedelta | None](to_optional_duration, timedelta(days=30))
@@ -213,6 +215,7 @@ def policy(**arguments: Any) -> Policy:
         "audit": conf.AUDIT,
         "after_expiry": conf.AFTER_EXPIRY,
         "attempts": conf.ATTEMPTS,
+        "attempts_span": conf.ATTEMPTS_SPAN,
         "claim_limit": conf.CLAIM_LIMIT,
         "retry_hint": conf.RETRY_HINT,
         "profile": conf.PROFILE,

@@ -3,15 +3,10 @@
 Each returns its counts. Two runs at once are harmless: every change is guarded, and the run that loses does nothing.
 """
 
-import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from math import inf
-from time import monotonic, sleep
-from typing import Any
-from uuid import UUID
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 from django.db.models import QuerySet
 
@@ -20,91 +15,31 @@ from django_idempotency.conf import conf
 from django_idempotency.core.problems import ABANDONED, render
 from django_idempotency.core.profiles import IETF
 from django_idempotency.core.states import Status
-from django_idempotency.fields import StatementNow
 from django_idempotency.flow.claim import lapse
+from django_idempotency.flow.job_run import ActiveRun, Bounds, Look, record_run
 from django_idempotency.flow.messages import pick_up_seconds, send, sender
 from django_idempotency.flow.reconcile import reconcile_one
 from django_idempotency.flow.settle import Outcome
 from django_idempotency.flow.worker import perform, resume_one
-from django_idempotency.models import MaintenanceRun
 from django_idempotency.monitoring.health import health
 from django_idempotency.signals import announce, logger
 from django_idempotency.store import counts as outcomes
 from django_idempotency.store import events, jobs
-from django_idempotency.store.database import alias
-from django_idempotency.store.deletion import delete_page, is_contended
+from django_idempotency.store.deletion import delete_page
 from django_idempotency.store.schemas import in_every_schema
 
 __all__ = ["Bounds", "health", "reap", "reconcile", "resume", "sweep", "work"]
 
-ReportProgress = Callable[[Counter[str]], None]
-Look = Callable[[int, str, int], list[jobs.Due]]  # limit, database, seconds since the run began
-Turn = tuple[Look, Callable[[jobs.Due], str]]  # which rows, and what is done with one; returns what is counted
+_LAPSED: Final = "%d leases of the operation %r expired: their workers crashed or took too long."
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """How much one run of a maintenance job may do."""
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Which rows a job looks at, and what it does with each one."""
 
-    using: str = field(default_factory=alias)
-    batch_size: int = 1000
-    max_runtime: float | None = None  # seconds
-    pause: float = 0.0  # seconds between batches, so that requests get their turn
-    dry_run: bool = False
-    progress: ReportProgress = lambda counts: None
-    stopped: Callable[[], bool] = lambda: False  # asked between rows; True ends the run
-
-    def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1; it is {self.batch_size!r}.")
-
-
-class _Run:
-    """One run of a job: its bounds, its clock and its counts."""
-
-    def __init__(self, job: str, bounds: Bounds) -> None:
-        self.job, self.bounds = job, bounds
-        self.counts: Counter[str] = Counter()
-        self._began = monotonic()
-        self._end = inf if bounds.max_runtime is None else self._began + bounds.max_runtime
-
-    def is_over(self) -> bool:
-        """True if the run has used up its time; asked between rows, because one poll may take long."""
-        return self.bounds.stopped() or monotonic() >= self._end
-
-    def read_pages(self, look: Look) -> Iterator[list[jobs.Due]]:
-        """Yield rows that were due when the run began, each once, until there are no more or the run is over.
-
-        Rows that fail stay due and sort first. Each page grows by their number so they cannot crowd out the rest.
-        """
-        bounds, seen, still_due = self.bounds, set[UUID](), 0
-        while page := look(bounds.batch_size + still_due, bounds.using, self._count_seconds()):
-            if bounds.dry_run:
-                self.counts["due"] += len(page)
-                return
-            fresh = [due for due in page if due.id not in seen]
-            if fresh:
-                yield fresh
-            bounds.progress(self.counts)
-            if len(page) < bounds.batch_size + still_due or self.is_over():
-                return
-            seen = {due.id for due in page}
-            still_due = max(still_due, len(page) - len(fresh))
-            sleep(bounds.pause)
-
-    def handle(self, due: jobs.Due, function: Callable[[jobs.Due], str]) -> None:
-        """Do one row. An error is this row's alone, unless the database is gone: that ends the run."""
-        try:
-            self.counts[function(due)] += 1
-        except Exception as error:  # noqa: BLE001 - whatever it is, the other rows must have their turn
-            if is_contended(error):
-                self.counts["contended"] += 1
-                return
-            logger.exception("%s failed on idempotency record %s; its next run tries again.", self.job, due.id)
-            self.counts["failed"] += 1
-
-    def _count_seconds(self) -> int:
-        return int(monotonic() - self._began)
+    look: Look
+    handle: Callable[[jobs.Due], str]  # returns what is counted
+    after_page: Callable[[], None] = lambda: None
 
 
 @in_every_schema
@@ -112,17 +47,27 @@ def sweep(bounds: Bounds | None = None) -> Counter[str]:
     """Mark attempts whose lease expired as unknown, and send messages again that no worker picked up."""
     bounds = bounds or Bounds()
 
+    lapsed: Counter[str] = Counter()
+
     def mark(due: jobs.Due) -> str:
-        return "unknown" if lapse(due.ref(bounds.using)) else "overtaken"
+        if not lapse(due.ref(bounds.using)):
+            return "overtaken"
+        lapsed[due.operation] += 1
+        return "unknown"
+
+    def tell() -> None:
+        for operation, count in sorted(lapsed.items()):
+            logger.warning(_LAPSED, count, operation)
+        lapsed.clear()
 
     def send_again(due: jobs.Due) -> str:
         if not jobs.enqueued_again(due.ref(bounds.using), pick_up_seconds()):
             return "overtaken"
         return "enqueued" if send(due.id) else "failed"
 
-    turns: list[Turn] = [(jobs.find_lost, mark)]
+    turns = [Turn(jobs.find_lost, mark, tell)]
     if sender():  # else `work` finds the rows that wait
-        turns.append((jobs.find_waiting, send_again))
+        turns.append(Turn(jobs.find_waiting, send_again))
     return _take_turns("sweep", turns, bounds)
 
 
@@ -135,7 +80,7 @@ def reconcile(bounds: Bounds | None = None) -> Counter[str]:
         outcome: Outcome = reconcile_one(due.id, bounds.using)
         return outcome.value
 
-    return _take_turns("reconcile", [(jobs.find_doubts, ask)], bounds)
+    return _take_turns("reconcile", [Turn(jobs.find_doubts, ask)], bounds)
 
 
 @in_every_schema
@@ -147,9 +92,9 @@ def resume(bounds: Bounds | None = None) -> Counter[str]:
         outcome: Outcome = resume_one(due.id, bounds.using)
         return outcome.value
 
-    turns: list[Turn] = [(jobs.find_resumable, go_on)]
+    turns = [Turn(jobs.find_resumable, go_on)]
     if sender():
-        turns.append((jobs.find_unfinished, go_on))
+        turns.append(Turn(jobs.find_unfinished, go_on))
     return _take_turns("resume", turns, bounds)
 
 
@@ -161,7 +106,7 @@ def work(bounds: Bounds | None = None) -> Counter[str]:
     def do(due: jobs.Due) -> str:
         return perform(due.id, bounds.using).value
 
-    return _take_turns("work", [(jobs.find_waiting, do), (jobs.find_unfinished, do)], bounds)
+    return _take_turns("work", [Turn(jobs.find_waiting, do), Turn(jobs.find_unfinished, do)], bounds)
 
 
 @in_every_schema
@@ -171,7 +116,7 @@ def reap(bounds: Bounds | None = None) -> Counter[str]:
     Open and unknown records have no expiry and are never read here. Events and counts have their own retention.
     """
     bounds = bounds or Bounds()
-    with _record_run("reap", bounds) as run:
+    with record_run("reap", bounds) as run:
         for page in run.read_pages(jobs.find_past):
             _reap_page(page, run)
         if conf.EVENT_RETENTION is not None:
@@ -183,7 +128,7 @@ def reap(bounds: Bounds | None = None) -> Counter[str]:
     return run.counts
 
 
-def _reap_page(page: list[jobs.Due], run: _Run) -> None:
+def _reap_page(page: list[jobs.Due], run: ActiveRun) -> None:
     using, before = run.bounds.using, run.counts["deleted"]
     held = delete_page([due.id for due in page], using, run.counts)
     if run.counts["deleted"] - before == len(page):
@@ -201,7 +146,7 @@ def _reap_page(page: list[jobs.Due], run: _Run) -> None:
     del run.counts[""]
 
 
-def _reap_old(name: str, old: QuerySet[Any], run: _Run) -> None:
+def _reap_old(name: str, old: QuerySet[Any], run: ActiveRun) -> None:
     """Delete rows in batches; at least one batch in every run, so that short runs make progress too."""
     bounds = run.bounds
     while ids := list(old.values_list("pk", flat=True)[: bounds.batch_size]):
@@ -212,36 +157,16 @@ def _reap_old(name: str, old: QuerySet[Any], run: _Run) -> None:
         bounds.progress(run.counts)
         if len(ids) < bounds.batch_size or run.is_over():
             return
-        sleep(bounds.pause)
+        run.pause()
 
 
 def _take_turns(job: str, turns: Sequence[Turn], bounds: Bounds) -> Counter[str]:
-    with _record_run(job, bounds) as run:
-        for look, function in turns:
-            for page in run.read_pages(look):
+    with record_run(job, bounds) as run:
+        for turn in turns:
+            for page in run.read_pages(turn.look):
                 for due in page:
                     if run.is_over():
                         break
-                    run.handle(due, function)
+                    run.handle(due, turn.handle)
+                turn.after_page()
     return run.counts
-
-
-@contextmanager
-def _record_run(job: str, bounds: Bounds) -> Iterator[_Run]:
-    """Record when the job began and ended, what it did, and what stopped it."""
-    run = _Run(job, bounds)
-    if bounds.dry_run:
-        yield run
-        return
-    runs = MaintenanceRun.objects.using(bounds.using)
-    runs.get_or_create(job=job)  # two first runs at once would deadlock in update_or_create on MariaDB
-    runs.filter(job=job).update(started_at=StatementNow())
-    error = ""
-    try:
-        yield run
-    except BaseException as problem:
-        error = f"{type(problem).__name__}: {problem}"
-        raise
-    finally:
-        result = {"finished_at": StatementNow(), "counts": json.dumps(run.counts), "error": error}
-        runs.filter(job=job).update(**result)

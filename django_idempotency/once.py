@@ -13,6 +13,7 @@ is open until `claim.finish(write)`.
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec
 from uuid import UUID
@@ -20,7 +21,17 @@ from uuid import UUID
 from django.core.serializers.json import DjangoJSONEncoder
 
 from django_idempotency import conf
-from django_idempotency.core.decisions import Accepted, Answer, Call, Gone, InDoubt, InFlight, Mismatch, Replay
+from django_idempotency.core.decisions import (
+    Accepted,
+    Answer,
+    Call,
+    Gone,
+    InDoubt,
+    InFlight,
+    Mismatch,
+    Replay,
+    TooEarly,
+)
 from django_idempotency.core.fingerprint import RequestParts
 from django_idempotency.core.keys import fit_to_column
 from django_idempotency.core.policy import LostLease, Mode, Policy, Transaction
@@ -29,6 +40,7 @@ from django_idempotency.exceptions import (
     EndedWithoutResult,
     KeyExpired,
     KeyReused,
+    NotExecuted,
     OutcomeUnknown,
     StillRunning,
     UnreadableReply,
@@ -50,7 +62,7 @@ _JSON: Final = "application/json"
 _ARGUMENTS: Final = frozenset(
     {
         "after_expiry", "attempts", "audit", "claim_limit", "expiry", "grace", "heartbeat", "lease", "mode",
-        "not_executed", "on_lost_lease", "operation", "other_writes", "retention",
+        "not_executed", "on_lost_lease", "operation", "other_writes", "retention", "attempts_span",
     }
 )  # fmt: skip
 
@@ -121,7 +133,7 @@ def _check_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
             "on_lost_lease='resume' is for operations, which have recovery points; use on_lost_lease='restart'."
         )
     late = arguments.get("mode") != Mode.ATOMIC
-    return {**arguments, "transaction": Transaction.LATE if late else Transaction.WHOLE}
+    return {"attempts_span": timedelta(0), **arguments, "transaction": Transaction.LATE if late else Transaction.WHOLE}
 
 
 def _once(scope: str, key: str, payload: Any, run: _Run, policy: Policy) -> Any:
@@ -173,6 +185,8 @@ def _result_from(answer: Answer) -> Any:
             raise KeyReused(f"{reused} The key belongs to record {record.id}.", safe_new_key=record.settled)
         case Gone(record):
             raise KeyExpired(f"{KeyExpired.__doc__} The key belonged to record {record.id}.")
+        case TooEarly(_, seconds):
+            raise NotExecuted(f"{NotExecuted.__doc__} The earlier attempts had no effect; wait {seconds} s.")
         case InDoubt(record, dead):
             who = "An operator" if dead else "A reconciler, a webhook or an operator"
             raise OutcomeUnknown(

@@ -30,6 +30,7 @@ __all__ = [
     "retried",
     "store_failed",
     "taken_over",
+    "unattended",
 ]
 
 logger: Final = logging.getLogger("django_idempotency")
@@ -52,6 +53,7 @@ lease_lapsed: Final = Signal()  # record: a lease expired; its worker crashed or
 resolved: Final = Signal()  # record, outcome: an unknown outcome was settled
 reconcile_failed: Final = Signal()  # record, reason: a check by the reconciler was inconclusive
 resume_failed: Final = Signal()  # record, reason: an operation failed again when it was continued
+unattended: Final = Signal()  # record, reason: this process cannot settle an unknown outcome, and asked nobody
 dead_lettered: Final = Signal()  # record: the reconciler gave up; an operator has to settle the record
 pruned: Final = Signal()  # count: stored responses past their retention were deleted
 store_failed: Final = Signal()  # error: the store did not respond within its time limit

@@ -111,6 +111,16 @@ CELERY_TASK_SERIALIZER = "json"
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_DEFAULT_QUEUE = os.environ.get("CELERY_TASK_DEFAULT_QUEUE", "celery")
+MAINTENANCE_QUEUE = f"{CELERY_TASK_DEFAULT_QUEUE}.maintenance"  # a long export must not hold them up
+try:
+    from kombu import Exchange, Queue
+except ImportError:  # Celery is not installed
+    pass
+else:
+    CELERY_TASK_QUEUES = [  # a worker without -Q reads both; in production each has workers of its own
+        Queue(name, Exchange(name), routing_key=name) for name in (CELERY_TASK_DEFAULT_QUEUE, MAINTENANCE_QUEUE)
+    ]
+CELERY_TASK_ROUTES = {name: {"queue": MAINTENANCE_QUEUE} for name in beat_schedule()}
 every = os.environ.get("IDEMPOTENCY_EVERY_SECONDS")  # runs every maintenance job at this interval, to watch them
 CELERY_BEAT_SCHEDULE = beat_schedule()
 if every:

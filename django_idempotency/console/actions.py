@@ -56,7 +56,7 @@ class Action:
 
 def _landed(record: UUID, *, status: int, content_type: str, body: str, **who: Any) -> Outcome:
     headers = (("Content-Type", content_type),) if body else ()
-    return resolve(record, Landed(Reply(status, headers, body.encode())), operator=True, **who)
+    return resolve(record, Landed(Reply(status, headers, body.encode()), ends_operation=True), operator=True, **who)
 
 
 def _not_executed(record: UUID, **who: Any) -> Outcome:

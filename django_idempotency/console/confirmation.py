@@ -21,8 +21,8 @@ from django_idempotency.console import record
 from django_idempotency.console.actions import BY_NAME, OUTCOMES, UNDECIDED, Action
 from django_idempotency.console.keyset import PAGE
 from django_idempotency.console.wording import STATES, badge, shorten_key
-from django_idempotency.flow.registry import reconciled_operations
 from django_idempotency.flow.settle import Outcome
+from django_idempotency.flow.unattended import is_unattended
 from django_idempotency.http.atomic_requests import opt_out_of_atomic_requests
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.monitoring.units import format_interval
@@ -38,6 +38,7 @@ class Choice:
     fits: bool
     seen: str  # its mark
     grace: str  # how long the grace period still lasts; empty where that does not matter
+    nobody_asks: bool  # no reconciler could be asked
 
     @property
     def badge(self) -> SafeString:
@@ -108,7 +109,8 @@ class _Confirmation:
         fits = row.status in self.action.statuses
         waits = fits and self.action.after_grace and row.grace_until is not None and row.grace_until > row.now
         grace = format_interval(row.grace_until - row.now) if waits else ""
-        return Choice(row, fits and not waits, _compute_mark(row), grace)
+        nobody_asks = self.action.polls and is_unattended(row)
+        return Choice(row, fits and not waits and not nobody_asks, _compute_mark(row), grace, nobody_asks)
 
     def act(self, given: dict[str, Any]) -> HttpResponse:
         until = monotonic() + conf.RECONCILE_LIMIT.total_seconds()
@@ -134,12 +136,14 @@ class _Confirmation:
             self._notify(messages.WARNING, row, self._explain(row, outcome))
 
     def _explain(self, row: IdempotencyKey, outcome: Outcome) -> str:
+        if outcome is Outcome.ASKED and _is_left_alone(row):
+            return _("It is unknown again, but there is no reconciler for %s in this process.") % row.operation
         if outcome is not Outcome.POSTPONED:
             return str(OUTCOMES[outcome])
         now = records.find(row.ref)
         if now is None:
             return str(OUTCOMES[Outcome.ABSENT])
-        if self.action.polls and not row.run_name and row.operation not in reconciled_operations():
+        if self.action.polls and is_unattended(row):
             return _("There is no reconciler for %s in this process.") % row.operation
         left = now.grace_left if now.lease_left is None else now.lease_left
         wait = format_interval(max(left or 0, 0) + 1)
@@ -162,6 +166,12 @@ class _Confirmation:
         if len(self.rows) == 1:
             return record.build_url(self.rows[0].pk, site)
         return reverse("admin:django_idempotency_idempotencykey_changelist", current_app=site)
+
+
+def _is_left_alone(row: IdempotencyKey) -> bool:
+    """True if nobody would ask about the record as it is now."""
+    now = records.load(row.pk, row.ref.using)
+    return now is not None and is_unattended(now)
 
 
 def _parse_ids(text: str) -> list[UUID]:

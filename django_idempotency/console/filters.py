@@ -16,6 +16,7 @@ from django_idempotency.console.wording import STATES
 from django_idempotency.core.states import Status
 from django_idempotency.fields import StatementNow
 from django_idempotency.flow.registry import known_operations, reconciled_operations
+from django_idempotency.flow.unattended import match_unattended
 from django_idempotency.http.urlconf import operation_names
 
 Choices = Iterable[tuple[str, Any]]
@@ -72,21 +73,24 @@ class NeedsFilter(Filter):
     parameter_name = "needs"
     choices_ = {
         "person": _("operator (dead letter)"),
+        "nobody": _("operator (no reconciler)"),
         "sweeper": _("sweeper (lease expired)"),
         "reconciler": _("reconciler (check due)"),
     }
-    walks: Final = {"person": PICKED, "sweeper": LEASES, "reconciler": DOUBTS}
+    walks: Final = {"person": PICKED, "nobody": DOUBTS, "sweeper": LEASES, "reconciler": DOUBTS}
 
     def walk(self) -> Walk | None:
         return self.walks.get(str(self.value()))
 
     def cuts(self, walk: Walk) -> bool:
         chosen = self.walk()
-        return walk is chosen and chosen is not PICKED  # dead letters are not a range of an index
+        return walk is chosen and self.value() in ("sweeper", "reconciler")  # the others are no range
 
     def narrow(self, rows: Rows, value: str) -> Rows:
         if value == "person":
             return rows.dead_letters()
+        if value == "nobody":
+            return rows.filter(match_unattended())
         column = "locked_until" if value == "sweeper" else "reconcile_after"
         return rows.filter(**{f"{column}__lte": StatementNow()})
 

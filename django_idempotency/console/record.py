@@ -10,6 +10,7 @@ from django.db.models.functions import Length
 from django.urls import reverse
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from django_idempotency.console import actions
 from django_idempotency.console.bodies import describe_all_json, describe_bytes, describe_json, replace_surrogates
@@ -18,6 +19,7 @@ from django_idempotency.console.keyset import Rows
 from django_idempotency.console.timeline import build_timeline, load_steps
 from django_idempotency.console.wording import STATES, badge, format_size, shorten_key
 from django_idempotency.core.states import Status
+from django_idempotency.flow.unattended import is_unattended
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.monitoring.units import format_interval
 from django_idempotency.store import records
@@ -27,6 +29,7 @@ MAY_SEE_CONTENT: Final = "django_idempotency.view_content"
 EVENTS_SHOWN: Final = 200
 AROUND: Final = 500  # how many records before and after are looked at for neighbours
 NEIGHBOURS: Final = 3
+NOBODY_ASKS: Final = gettext_lazy("waits for an operator: its operation has no reconciler, so nobody will ask about it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +66,20 @@ def find_row(rows: Rows, record: UUID) -> Any:
 
 def build_context(row: Any, user: Any) -> dict[str, Any]:
     found = IdempotencyEvent.objects.using(alias()).filter(record_id=row.pk).order_by("-id")[:EVENTS_SHOWN]
+    nobody_asks = is_unattended(row)
     return {
         "title": shorten_key(row.key),
         "row": row,
         "badge": badge(row.status),
         "meaning": STATES[Status(row.status)].meaning,
-        "next": describe_next(row),
-        "late": is_late(row),
+        "next": NOBODY_ASKS if nobody_asks else describe_next(row),
+        "late": nobody_asks or is_late(row),
         "bar": measure_lease(row),
         "timeline": build_timeline(row, reversed(found)),
         "content": _load_content(row) if user.has_perm(MAY_SEE_CONTENT) else None,
         "body_size": None if row.body_size is None else format_size(row.body_size),
         "neighbours": find_neighbours(row),
-        "actions": actions.list_offered(row.status, user),
+        "actions": [each for each in actions.list_offered(row.status, user) if not (each.polls and nobody_asks)],
     }
 
 

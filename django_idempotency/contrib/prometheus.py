@@ -22,6 +22,7 @@ OF_NO_OPERATION: Final = {
     signals.reconcile_failed,
     signals.resume_failed,
     signals.dead_lettered,
+    signals.unattended,
     signals.pruned,
     signals.store_failed,
 }

@@ -83,6 +83,8 @@ class Record:
     lease_left: float | None = None
     grace_left: float | None = None
     expires_in: float | None = None
+    ran_ago: float | None = None  # since its last attempt began
+    age: float | None = None
     reply: Reply | None = None
 
     def ref(self, using: str) -> Ref:
@@ -163,6 +165,14 @@ class InFlight:
 
 
 @dataclass(frozen=True, slots=True)
+class TooEarly:
+    """Report that nothing was executed, and how long to wait: a retry before that is not counted (T15w)."""
+
+    record: Record
+    retry_after: int
+
+
+@dataclass(frozen=True, slots=True)
 class Accepted:
     """Report that a worker does the work (D4)."""
 
@@ -193,7 +203,7 @@ class Gone:
 
 
 Move = Execute | Restart | TakeOver | Lapse | Exhaust
-Answer = Replay | InFlight | Accepted | Mismatch | InDoubt | Gone
+Answer = Replay | InFlight | TooEarly | Accepted | Mismatch | InDoubt | Gone
 Decision = Move | Answer
 
 
@@ -213,7 +223,7 @@ def decide(record: Record | None, call: Call) -> Decision:
         case Status.IN_PROGRESS if record.lease_over:
             return TakeOver(record) if record.resumable and not record.deferred else Lapse(record)
         case Status.UNKNOWN if record.resumable and not record.deferred:
-            return TakeOver(record)
+            return InDoubt(record, dead=False) if seconds_to_pause(record, policy) > 0 else TakeOver(record)
         case Status.DEAD_LETTER:
             return InDoubt(record, dead=True)
         case Status.PENDING | Status.IN_PROGRESS | Status.UNKNOWN if record.deferred:
@@ -223,10 +233,25 @@ def decide(record: Record | None, call: Call) -> Decision:
         case Status.UNKNOWN:
             return InDoubt(record, dead=False)
         case Status.FAILED_RETRYABLE:
-            return Restart(record) if record.attempts < policy.attempts else Exhaust(record)
+            return _decide_retry(record, policy)
         case _:
             assert record.reply is not None  # noqa: S101 - a CHECK constraint holds it; here for the type checker
             return Replay(record, record.reply)
+
+
+def _decide_retry(record: Record, policy: Policy) -> TooEarly | Restart | Exhaust:
+    """Spread the attempts over time, so that a short outage does not use them up."""
+    left, used_up = seconds_to_pause(record, policy), record.attempts >= policy.attempts
+    if used_up and record.age is not None:
+        left = max(left, policy.attempts_span.total_seconds() - record.age)
+    if left > 0:
+        return TooEarly(record, ceil(left))
+    return Exhaust(record) if used_up else Restart(record)
+
+
+def seconds_to_pause(record: Record, policy: Policy) -> float:
+    """Return how long a retry has to wait before it may run and counts."""
+    return 0.0 if record.ran_ago is None else policy.pause_after(record.attempts) - record.ran_ago
 
 
 def _retry_after(record: Record, policy: Policy) -> int:

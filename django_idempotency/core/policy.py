@@ -110,6 +110,7 @@ class Policy:
     audit: timedelta = timedelta(days=30)  # how long a soft-expired record is kept
     after_expiry: AfterExpiry = AfterExpiry.RUN
     attempts: int = 10  # maximum for a key whose earlier attempts were proven not executed
+    attempts_span: timedelta = timedelta(minutes=10)  # no key uses up its attempts sooner; 0 sets no pause
     on_error: OnError = OnError.DOUBT
     other_writes: OtherWrites = OtherWrites.WARN
     refusals: Collection[type[Exception]] = ()  # exceptions that are the endpoint's response, as Http404 is
@@ -153,6 +154,8 @@ class Policy:
             raise ValueError(f"claim_limit must be at least 10 milliseconds; it is {self.claim_limit!r}.")
         if self.wait < timedelta(0):
             raise ValueError(f"wait must not be negative; it is {self.wait!r}.")
+        if self.attempts_span < timedelta(0):
+            raise ValueError(f"attempts_span must not be negative; it is {self.attempts_span!r}.")
 
     def _check_values(self) -> None:
         if self.attempts < 1:
@@ -190,6 +193,12 @@ class Policy:
             raise TypeError(f"tenant must return a str that is not empty; it returned {tenant!r}.")
         return tenant
 
+    def pause_after(self, attempts: int) -> float:
+        """Return the seconds after this many attempts before the next one. The first retry may come at once."""
+        if attempts < 2:
+            return 0.0
+        return min(self.retry_hint.total_seconds() * 2.0 ** min(attempts - 2, 30), self.attempts_span.total_seconds())
+
     def keeps(self, status: int) -> bool:
         """True if a response with this status is stored."""
         if self.store is None:
@@ -222,6 +231,7 @@ _TYPES: Final[Mapping[str, ArgumentType]] = {
     "retention": optional(TIMEDELTA),
     "audit": TIMEDELTA,
     "attempts": NUMBER,
+    "attempts_span": TIMEDELTA,
     "refusals": EXCEPTIONS,
     "not_executed": optional(FUNCTION),
     "store": optional(STATUS_FILTER),

@@ -70,8 +70,8 @@ ACCEPTED: Final = Problem(
 UNKNOWN: Final = Problem(
     OutcomeUnknown.code,
     "Outcome unknown",
-    "It is not known yet whether the first request with this idempotency key took effect. The outcome is being "
-    "checked; do not send the operation with another key.",
+    "It is not known yet whether the first request with this idempotency key took effect. Do not send the "
+    "operation with another key. The same request gets the response once the outcome is settled.",
 )
 EXPIRED: Final = Problem(
     KeyExpired.code,

@@ -36,8 +36,11 @@ class Guard(StrEnum):
     GRACE_OVER = "the grace period had passed"
     TRIES_LEFT = "tries are left"
     NO_TRIES_LEFT = "no tries are left"
+    DUE = "the time of the next check has come"
+    UNATTENDED = "no attempt has run for the time that the settings state"
     ATTEMPTS_LEFT = "attempts are left"
     NO_ATTEMPTS_LEFT = "no attempts are left"
+    PAUSE_NOT_OVER = "the pause after the last attempt, or the span of all attempts, has not passed"
     RETAINED = "retention has not ended"
     RETENTION_OVER = "retention has ended"
     DEFERRED = "a worker does the work"
@@ -66,7 +69,9 @@ class Event(StrEnum):
     STEP_LANDED = "verdict: step landed"
     STEP_NOT_LANDED = "verdict: step not executed"
     INCONCLUSIVE = "verdict: inconclusive"
+    ASK = "question or message"
     POSTPONE = "too early, or no reconciler to ask"
+    UNATTENDED = "no process has come that can settle it"
     EVIDENCE = "positive evidence"
     STEP_EVIDENCE = "positive evidence about a step"
     DENIAL = "webhook: not executed"
@@ -154,8 +159,17 @@ TRANSITIONS: Final[tuple[Transition, ...]] = (
         "reconciler",
     ),
     _row("T11", S.UNKNOWN, E.INCONCLUSIVE, (G.TOKEN_AS_READ, G.TRIES_LEFT), S.UNKNOWN, "reconciler"),
+    _row("T11q", S.UNKNOWN, E.ASK, (G.TOKEN_AS_READ, G.DUE), S.UNKNOWN, "reconciler or resumer"),
     _row("T11p", S.UNKNOWN, E.POSTPONE, (G.TOKEN_AS_READ,), S.UNKNOWN, "reconciler or resumer"),
     _row("T12", S.UNKNOWN, E.INCONCLUSIVE, (G.TOKEN_AS_READ, G.NO_TRIES_LEFT), S.DEAD_LETTER, "reconciler"),
+    _row(
+        "T12n",
+        S.UNKNOWN,
+        E.UNATTENDED,
+        (G.TOKEN_AS_READ, G.GRACE_OVER, G.UNATTENDED),
+        S.DEAD_LETTER,
+        "reconciler, resumer or worker",
+    ),
     _row("T13", S.SETTLEABLE, E.EVIDENCE, (), S.COMPLETED, "webhook or operator"),
     _row("T13'", S.IN_PROGRESS, E.EVIDENCE, (), Edge.SAME, "webhook"),
     _row("T13e", S.FAILED, E.EVIDENCE, (), Edge.SAME, "webhook or operator"),
@@ -173,6 +187,7 @@ TRANSITIONS: Final[tuple[Transition, ...]] = (
         "request",
     ),
     _row("T15", S.FAILED_RETRYABLE, E.REQUEST, (G.RETAINED, G.NO_ATTEMPTS_LEFT), S.FAILED, "request"),
+    _row("T15w", S.FAILED_RETRYABLE, E.REQUEST, (G.RETAINED, G.PAUSE_NOT_OVER), Edge.SAME, "request"),
     _row("T16", S.TERMINAL, E.REQUEST, (G.RETAINED,), Edge.SAME, "request"),
     _row(
         "T16'",

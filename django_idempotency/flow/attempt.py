@@ -51,6 +51,7 @@ class Attempt:
     using: str
     namespace: str  # as the record holds it
     repeat: bool = False  # an earlier attempt existed
+    number: int = 1  # of this attempt, among those of the record
     finished: bool = False
     reached_out: bool = False  # a downstream key was derived
     in_doubt: str | None = None  # of an operation: its step that began, and whose end was not seen

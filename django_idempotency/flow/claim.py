@@ -1,5 +1,6 @@
 """How an attempt begins: it claims the key, or learns what to answer instead."""
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
@@ -25,6 +26,7 @@ from django_idempotency.core.decisions import (
     Replay,
     Restart,
     TakeOver,
+    TooEarly,
     decide,
 )
 from django_idempotency.core.identity import Ref
@@ -104,7 +106,8 @@ def _claim(
         if isinstance(decision, Answer):
             return decision
         if carry_out(decision, call, token, using, news):
-            return Attempt(call, token, using, record.namespace, repeat=True)
+            number = 1 if record.retention_over else record.attempts + 1
+            return Attempt(call, token, using, record.namespace, repeat=True, number=number)
         record = records.find(call.ref(using)) or insert()
     raise StoreUnavailable("The key changes hands faster than it can be claimed; send the same request again.")
 
@@ -149,10 +152,10 @@ def publish(news: Announcements) -> None:
 
 
 def lapse(ref: Ref) -> bool:
-    """Make the outcome of an expired lease unknown (T6). Logged, because it means a crash or a lease too short."""
+    """Make the outcome of an expired lease unknown (T6). The sweeper logs a line for many, and each below INFO."""
     done = _lapse(ref)
     if done:
-        _tell_lapse(ref)
+        _tell_lapse(ref, logging.DEBUG)
     return done
 
 
@@ -160,12 +163,12 @@ def _lapse(ref: Ref) -> bool:
     return events.audit(partial(jobs.mark_lapsed, ref), ref, Kind.LEASE_EXPIRED)
 
 
-def _warn_of_lapse(record: UUID) -> None:
-    logger.warning("The lease of idempotency record %s expired: its worker crashed or took too long.", record)
+def _warn_of_lapse(record: UUID, level: int = logging.WARNING) -> None:
+    logger.log(level, "The lease of idempotency record %s expired: its worker crashed or took too long.", record)
 
 
-def _tell_lapse(ref: Ref) -> None:
-    _warn_of_lapse(ref.id)
+def _tell_lapse(ref: Ref, level: int = logging.WARNING) -> None:
+    _warn_of_lapse(ref.id, level)
     announce(signals.lease_lapsed, record=ref.id, using=ref.using)
 
 
@@ -181,6 +184,7 @@ _SIGNALS: Final = {
     Accepted: signals.in_flight,
     Mismatch: signals.misused,
     InDoubt: signals.in_doubt,
+    TooEarly: signals.in_flight,
     Gone: signals.refused_expired,
 }
 

@@ -7,6 +7,7 @@ late or twice finds nothing to do.
 import inspect
 import json
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
@@ -73,7 +74,7 @@ def enqueue(scope: str, key: str, function: Callable[..., Reply], /, **arguments
     """
     wanted, using = operation_of(function), alias()
     work = describe_work(wanted, arguments)
-    chosen = policy(transaction=Transaction.LATE, on_lost_lease=LostLease.RESUME)
+    chosen = policy(transaction=Transaction.LATE, on_lost_lease=LostLease.RESUME, attempts_span=timedelta(0))
     parts = RequestParts("ENQUEUE", work.name, "", "application/json", work.arguments.encode())
     call = Call.outside_http("enqueue", scope, key, work.name, parts, chosen)
     with transaction.atomic(using=using):

@@ -13,7 +13,7 @@ from django_idempotency import signals
 from django_idempotency.conf import conf
 from django_idempotency.core.audit import Kind
 from django_idempotency.exceptions import InsideTransaction
-from django_idempotency.flow.registry import Reconciler, StepReconciler, find_reconciler, find_step_reconciler
+from django_idempotency.flow.registry import Reconciler
 from django_idempotency.flow.settle import (
     Doubt,
     DoubtfulStep,
@@ -30,17 +30,22 @@ from django_idempotency.flow.settle import (
     make_dead_letter,
     settle_as_landed,
 )
+from django_idempotency.flow.unattended import find_reconciler_for, postpone_unattended
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.signals import announce, logger
 from django_idempotency.store import events, limits, operations, records, verdicts
 from django_idempotency.store.operations import Continuation
 
 NO_RECONCILER_SECONDS: Final = 300.0
+DELIVERY_SECONDS: Final = 30.0  # for what follows a poll, until another process may ask
 LONGEST_RETRY_SECONDS: Final = 365 * 86400.0
 
 
-def reconcile_one(record: UUID, using: str) -> Outcome:
-    """Ask about one record. The verdict is about the attempt that was read before the reconciler was called."""
+def reconcile_one(record: UUID, using: str, *, at_once: bool = False) -> Outcome:
+    """Ask about one record. The verdict is about the attempt that was read before the reconciler was called.
+
+    Of two processes one asks for each due time. `at_once` asks whether or not it is due, as an operator may.
+    """
     row = records.load(record, using)
     doubt = Doubt.of(row)
     if row is None or doubt is None:
@@ -48,9 +53,11 @@ def reconcile_one(record: UUID, using: str) -> Outcome:
     if row.run_name and row.is_resumable:
         return Outcome.RESUMABLE
     step = doubtful_step(row)
-    ask = _reconciler_for(row, step)
+    ask = find_reconciler_for(row, step)
     if ask is None:
-        return _postpone(doubt, NO_RECONCILER_SECONDS)
+        return postpone_unattended(doubt, NO_RECONCILER_SECONDS, "reconciler", f"no reconciler for {row.operation!r}")
+    if not _win_turn(doubt) and not at_once:
+        return Outcome.OVERTAKEN
     verdict = _poll(partial(_ask, ask, step), row)
     match verdict:
         case Landed():
@@ -65,16 +72,10 @@ def reconcile_one(record: UUID, using: str) -> Outcome:
             return _ask_again(doubt, verdict)
 
 
-def _reconciler_for(row: IdempotencyKey, step: DoubtfulStep | None) -> Reconciler | None:
-    """Return the step's own reconciler, or else the operation's."""
-    ask = None if step is None else find_step_reconciler(row.run_name, step.name)
-    if step is not None and ask is not None:
-        return partial(_ask_about_step, ask, step.key)
-    return find_reconciler(row.operation)
-
-
-def _ask_about_step(ask: StepReconciler, key: str, record: IdempotencyKey) -> Verdict:
-    return ask(record, key)
+def _win_turn(doubt: Doubt) -> bool:
+    """Move the due time behind the poll. False if it is not due any more: another process asks, or has asked."""
+    wait = conf.RECONCILE_LIMIT.total_seconds() + DELIVERY_SECONDS
+    return verdicts.win_turn(doubt.ref, doubt.token, min(wait, LONGEST_RETRY_SECONDS))
 
 
 def _ask(ask: Reconciler, step: DoubtfulStep | None, row: IdempotencyKey) -> Verdict:

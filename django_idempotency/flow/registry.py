@@ -120,6 +120,11 @@ def reconciled_operations() -> list[str]:
     return list(_RECONCILERS)
 
 
+def step_reconciled_operations() -> list[str]:
+    """Return the names of the operations that have a reconciler for one of their steps in this process."""
+    return sorted({name for name, _ in _STEP_RECONCILERS})
+
+
 @contextmanager
 def temporary_registrations() -> Iterator[None]:
     """Undo on exit whatever the block registers or removes. For tests."""

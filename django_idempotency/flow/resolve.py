@@ -70,6 +70,7 @@ def resolve(
     if row is None:
         return Outcome.ABSENT
     if isinstance(verdict, Landed):
+        _require_whole_operation(verdict, reference, row)
         if not operator and row.status not in Status.ENDED and _is_about_another_step(reference, row):
             return _unchanged(row)
         return _confirm(row, verdict, by, reason)
@@ -96,7 +97,7 @@ def ask(reference: Reference, *, by: str, reason: str, using: str | None = None)
     if row.status != Status.UNKNOWN:
         return Outcome.OVERTAKEN
     events.write(row.ref, Kind.ASKED, actor=by, reason=reason)
-    return reconcile_one(row.id, row.ref.using)
+    return reconcile_one(row.id, row.ref.using, at_once=True)
 
 
 def requeue(reference: Reference, *, by: str, reason: str, using: str | None = None) -> Outcome:
@@ -151,6 +152,16 @@ def _is_about_another_step(reference: Reference, row: IdempotencyKey) -> bool:
         return False
     step = doubtful_step(row)
     return reference in finished_step_keys(row) if step is None else reference != step.key
+
+
+def _require_whole_operation(verdict: Landed, reference: Reference, row: IdempotencyKey) -> None:
+    """Reject a response for the whole operation that may be meant for its step in doubt."""
+    step = doubtful_step(row) if _names_a_step(reference, row) else None
+    if step is not None and reference == step.key and not verdict.ends_operation:
+        raise ValueError(
+            f"{reference} is the downstream key of the step {step.name!r}, and Landed would end the whole operation "
+            f"{row.run_name!r}: pass StepLanded(result), or Landed(…, ends_operation=True) if nothing is left to do."
+        )
 
 
 def _names_a_step(reference: Reference, row: IdempotencyKey) -> bool:

@@ -31,11 +31,13 @@ from django_idempotency.store.operations import Continuation
 class Landed:
     """It happened, error responses included: the external service knows the request.
 
-    `write` makes the domain writes that are missing. The response is `reply`, or what `write` returns.
+    `write` makes the domain writes that are missing. The response is `reply`, or what `write` returns. Evidence that
+    names the downstream key of a step in doubt is about that step: say `StepLanded`, or `ends_operation=True` here.
     """
 
     reply: Reply | None = None
     write: Callable[[], Reply | None] | None = None
+    ends_operation: bool = False
 
     def settle(self) -> Reply:
         """Make the writes, and return the response to store."""
@@ -180,6 +182,11 @@ def make_dead_letter(ref: Ref, token: UUID, cap: int, *, actor: str, reason: str
     """Make the record a dead letter: asking, or running, has been tried too often."""
     if not events.audit(partial(verdicts.give_up, ref, token, cap), ref, Kind.DEAD_LETTER, actor=actor, reason=reason):
         return Outcome.OVERTAKEN
+    return tell_dead_letter(ref, reason)
+
+
+def tell_dead_letter(ref: Ref, reason: str) -> Outcome:
+    """Report a record that a person has to settle."""
     logger.error("Idempotency record %s became a dead letter (%s): a person has to settle it.", ref.id, reason)
     announce(signals.dead_lettered, record=ref.id, using=ref.using)
     return Outcome.DEAD_LETTER

@@ -15,13 +15,12 @@ from django_idempotency.exceptions import (
     ChangedDefinition,
     InsideTransaction,
     LostFence,
-    NotExecuted,
     OutcomeUnknown,
     StepInDoubt,
     StoreUnavailable,
 )
 from django_idempotency.flow.attempt import Attempt
-from django_idempotency.flow.finish import tell_fence_lost
+from django_idempotency.flow.finish import proves_nothing_happened, tell_fence_lost
 from django_idempotency.flow.registry import Operation, get_operation, operation_of
 from django_idempotency.store import limits, operations
 from django_idempotency.store.continuity import Continuity, Replaced, RolledBack
@@ -83,7 +82,9 @@ class Op:
             self._mark(self._progress.mark_started(name), lost)
         try:
             result = function(self._attempt.derive(name))
-        except NotExecuted:
+        except BaseException as error:
+            if not proves_nothing_happened(error, self._attempt.call.policy):
+                raise
             if recorded is None:  # an earlier call may have landed, and this one's proof says nothing about it
                 self._mark(self._progress.drop_last(), LostLease.RESUME)
             raise

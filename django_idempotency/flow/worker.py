@@ -18,8 +18,9 @@ from django_idempotency.flow.finish import doubt, finish
 from django_idempotency.flow.heartbeat import beating
 from django_idempotency.flow.messages import pick_up_seconds, send
 from django_idempotency.flow.registry import get_operation, knows
-from django_idempotency.flow.settle import Outcome, backoff, make_dead_letter
+from django_idempotency.flow.settle import Doubt, Outcome, backoff, make_dead_letter
 from django_idempotency.flow.steps import resume_steps
+from django_idempotency.flow.unattended import postpone_unattended
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.signals import announce, logger
 from django_idempotency.store import attempts, claims, events, jobs, records, verdicts
@@ -57,8 +58,7 @@ def resume_one(record: UUID, using: str) -> Outcome:
     if row.deferred:
         return _send_again(row, row.attempt_token)
     if not knows(row.run_name, row.progress):
-        done = verdicts.postpone(row.ref, row.attempt_token, ELSEWHERE_SECONDS)
-        return Outcome.POSTPONED if done else Outcome.OVERTAKEN
+        return _leave_unknown(row, row.attempt_token, "resumer")
     return _continue(row, actor="resumer", not_executed=None)
 
 
@@ -71,16 +71,20 @@ def _is_open_to_workers(row: IdempotencyKey) -> bool:
 
 def _leave_to_another_worker(row: IdempotencyKey) -> Outcome:
     """This process has no such code, or older code: offer the work again later."""
-    wait = int(ELSEWHERE_SECONDS)
-    jobs.enqueued_again(row.ref, wait)
-    if row.attempt_token is not None:
-        verdicts.postpone(row.ref, row.attempt_token, wait)
+    if row.status == Status.UNKNOWN and row.attempt_token is not None:
+        return _leave_unknown(row, row.attempt_token, "worker")
+    jobs.enqueued_again(row.ref, int(ELSEWHERE_SECONDS))
     return Outcome.POSTPONED
+
+
+def _leave_unknown(row: IdempotencyKey, token: UUID, actor: str) -> Outcome:
+    """Offer the operation again later, and give it up once no process with its code has come for too long."""
+    return postpone_unattended(Doubt(row, token), ELSEWHERE_SECONDS, actor, f"no code for {row.run_name!r}")
 
 
 def _send_again(row: IdempotencyKey, token: UUID) -> Outcome:
     """Deferred work is a worker's: send it another message."""
-    if not verdicts.postpone(row.ref, token, pick_up_seconds()):
+    if not verdicts.win_turn(row.ref, token, pick_up_seconds()):
         return Outcome.OVERTAKEN
     send(row.id)
     return Outcome.SENT
@@ -97,6 +101,10 @@ def _pick_up(row: IdempotencyKey) -> Attempt | None:
 def _continue(row: IdempotencyKey, *, actor: str, not_executed: "Release | None") -> Outcome:
     """Take over from a process that is gone or that failed, as often as the settings allow."""
     if row.attempt_token is not None and row.attempts >= conf.ATTEMPTS:
+        left = conf.ATTEMPTS_SPAN - (row.read_at - row.created_at)
+        if left.total_seconds() > 0:  # quick retries of a client used them up
+            done = verdicts.postpone(row.ref, row.attempt_token, left.total_seconds())
+            return Outcome.POSTPONED if done else Outcome.OVERTAKEN
         return make_dead_letter(row.ref, row.attempt_token, 1, actor="resumer", reason="attempts used up")
     return _run(_take_over(row, actor), row, not_executed=not_executed)
 

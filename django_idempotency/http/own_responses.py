@@ -20,6 +20,7 @@ from django_idempotency.http.responses import (
     ProblemDetails,
     accepted_response,
     apply_upgrade,
+    nothing_done_problem,
     problem_for,
     problem_response,
     replay_response,
@@ -82,13 +83,10 @@ class OwnResponses:
     def unavailable_response(self) -> HttpResponseBase:
         return self.problem_response(unavailable_problem(self.policy))
 
-    def not_executed_response(self, error: Exception) -> HttpResponseBase:
-        """Return the 503 for an exception that proves that nothing happened."""
+    def not_executed_response(self, error: Exception, attempts: int = 1) -> HttpResponseBase:
+        """Return the 503 for an exception that proves that nothing happened. Retry-After grows with the attempts."""
         logger.info("Nothing was executed: %s", error, exc_info=None if isinstance(error, NotExecuted) else error)
-        unavailable = unavailable_problem(self.policy)
-        return self.problem_response(
-            ProblemDetails(problems.NOTHING_DONE, unavailable.status, "", unavailable.retry_after)
-        )
+        return self.problem_response(nothing_done_problem(self.policy, self.policy.pause_after(attempts)))
 
     def unknown_outcome_response(self, call: Call) -> HttpResponseBase:
         return self.problem_response(

@@ -9,7 +9,7 @@ from django.urls import NoReverseMatch, reverse
 
 from django_idempotency.conf import conf
 from django_idempotency.core import problems
-from django_idempotency.core.decisions import Call, Gone, InDoubt, InFlight, Mismatch, Record
+from django_idempotency.core.decisions import Call, Gone, InDoubt, InFlight, Mismatch, Record, TooEarly
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.profiles import Profile
 from django_idempotency.core.replies import Reply, unfold
@@ -108,7 +108,7 @@ def problem_headers(details: ProblemDetails, profile: Profile) -> dict[str, str]
     return {"Cache-Control": "no-store", **problems.build_link(profile), **wait}
 
 
-def problem_for(answer: Gone | InDoubt | InFlight | Mismatch, call: Call) -> ProblemDetails:
+def problem_for(answer: Gone | InDoubt | InFlight | Mismatch | TooEarly, call: Call) -> ProblemDetails:
     """Return the problem that a decision stands for."""
     profile = call.policy.profile
     match answer:
@@ -117,6 +117,8 @@ def problem_for(answer: Gone | InDoubt | InFlight | Mismatch, call: Call) -> Pro
             return ProblemDetails(problems.MISMATCH, profile.mismatch, detail, members=new_key_advice(call, record))
         case InFlight(_, retry_after):
             return ProblemDetails(problems.IN_FLIGHT, profile.in_flight, "", retry_after, same_key_only(call))
+        case TooEarly(_, retry_after):
+            return nothing_done_problem(call.policy, retry_after)
         case InDoubt():
             return ProblemDetails(problems.UNKNOWN, profile.unknown, members=same_key_only(call))
         case Gone(record):
@@ -132,6 +134,12 @@ def new_key_advice(call: Call, record: Record) -> dict[str, Any]:
 def same_key_only(call: Call) -> dict[str, Any]:
     """Return the members that tell a client to keep its key: with a new one the effect could happen twice."""
     return {"safe_new_key": False, "operation_ref": str(call.id)}
+
+
+def nothing_done_problem(policy: Policy, retry_after: float = 0) -> ProblemDetails:
+    """Return the problem for work that was proven not executed: the same key may be used again, after the pause."""
+    wait = max(1, ceil(policy.retry_hint.total_seconds()), ceil(retry_after))
+    return ProblemDetails(problems.NOTHING_DONE, policy.profile.unavailable, "", wait)
 
 
 def unavailable_problem(policy: Policy) -> ProblemDetails:

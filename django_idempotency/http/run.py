@@ -206,5 +206,5 @@ class LeasedRequest:
         if isinstance(error, NotExecuted) and not released:
             return self.exchange.settled_response(self.attempt)
         if proven and released and isinstance(error, Exception):
-            return self.exchange.not_executed_response(error)
+            return self.exchange.not_executed_response(error, self.attempt.number)
         raise error

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any, ClassVar, Final
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connections
+from django.db import Error, connections
 
 from django_idempotency import maintenance
 from django_idempotency.maintenance import Bounds
@@ -17,7 +17,23 @@ _LARGEST_BATCH: Final = 100_000
 _A_YEAR: Final = 365 * 86_400
 
 
-class JobCommand(BaseCommand):
+class StoreCommand(BaseCommand):
+    """A command that reads records. A database that is away, or recovers, is one sentence instead of a traceback."""
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        try:
+            return super().execute(*args, **options)
+        except Error as error:
+            raise CommandError(describe_failure(error)) from error
+
+
+def describe_failure(error: Error) -> str:
+    """Return the class and the first line of a database's error; what follows may quote a row."""
+    first = next(iter(str(error).splitlines()), "")
+    return f"The database did not answer, or reported an error: {type(error).__name__}: {first}"
+
+
+class JobCommand(StoreCommand):
     """Runs one maintenance job once. Exits with 0 if it ended, or reached its time limit, and no record failed."""
 
     job: ClassVar[str]  # its name in the table of jobs

@@ -27,9 +27,11 @@ _DAY: Final = 86_400
 class Code(StrEnum):
     """A kind of problem. Scripts compare these codes: they do not change."""
 
+    STORE_UNAVAILABLE = "store-unavailable"
     LEASE_OVERDUE = "lease-overdue"
     WORK_WAITING = "work-waiting"
     DEAD_LETTERS = "dead-letters"
+    UNATTENDED = "unknown-unattended"
     JOB_FAILED = "job-failed"
     JOB_NEVER_RAN = "job-never-ran"
     JOB_LATE = "job-late"
@@ -37,11 +39,12 @@ class Code(StrEnum):
     RETENTION_SHORT = "retention-short"
     OPERATION_RETENTION_SHORT = "operation-retention-short"
     LEASE_SHORT = "lease-short"
+    POOLER = "pooler-unsafe"
     CLOCKS_APART = "clocks-apart"
 
 
 # The health view returns 503 for these. The others can wait until morning.
-URGENT: Final = frozenset({Code.LEASE_OVERDUE, Code.WORK_WAITING, Code.DEAD_LETTERS, Code.JOB_FAILED})
+URGENT: Final = frozenset({Code.LEASE_OVERDUE, Code.WORK_WAITING, Code.DEAD_LETTERS, Code.UNATTENDED, Code.JOB_FAILED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +76,28 @@ class Snapshot:
     oldest_overdue: float | None
     oldest_waiting: float | None
     unknown: int
+    unattended: int = 0
+    oldest_unattended: float | None = None
     oldest_unknown: float | None
     dead_letters: int
     oldest_dead_letter: float | None
     runs: Mapping[str, JobRun]
     operations: Mapping[str, OperationStats] = field(default_factory=dict)
     clocks_apart: float | None = None
+    pooled: tuple[str, ...] = ()  # options in use that a pooler in transaction mode breaks
 
 
 def find_problems(seen: Snapshot) -> list[Finding]:
     """Return what is wrong, the most urgent first; an empty list if nothing is."""
     found = [*_find_stuck(seen), *_find_failed_jobs(seen), *_find_missed_jobs(seen), *_find_unknown(seen)]
-    return [*found, *_find_short_retention(), *_find_operations(seen), *_find_clocks(seen)]
+    return [*found, *_find_short_retention(), *_find_operations(seen), *_find_clocks(seen), *_find_pooler(seen)]
 
 
 def _find_stuck(seen: Snapshot) -> Iterator[Finding]:
     if seen.dead_letters:
         yield Finding(Code.DEAD_LETTERS, {"count": seen.dead_letters, "age": seen.oldest_dead_letter or 0.0})
+    if seen.unattended:
+        yield Finding(Code.UNATTENDED, {"count": seen.unattended, "age": seen.oldest_unattended or 0.0})
     if seen.oldest_overdue is not None and seen.oldest_overdue > LATE_SECONDS:
         yield Finding(Code.LEASE_OVERDUE, {"age": seen.oldest_overdue})
     if seen.oldest_waiting is not None and seen.oldest_waiting > LATE_SECONDS:
@@ -136,10 +144,23 @@ def _find_clocks(seen: Snapshot) -> Iterator[Finding]:
         yield Finding(Code.CLOCKS_APART, {"difference": seen.clocks_apart})
 
 
+def _find_pooler(seen: Snapshot) -> Iterator[Finding]:
+    if seen.pooled:
+        yield Finding(Code.POOLER, {"options": ", ".join(seen.pooled)})
+
+
 SENTENCES: Final[Mapping[Code, str | Promise]] = {
+    Code.STORE_UNAVAILABLE: _("%(error)s"),
     Code.DEAD_LETTERS: ngettext_lazy(
         "%(number)s outcome needs a person, because reconciliation gave up on it; it is %(age)s old.",
         "%(number)s outcomes need a person, because reconciliation gave up on them; the oldest is %(age)s old.",
+        "count",
+    ),
+    Code.UNATTENDED: ngettext_lazy(
+        "%(number)s unknown outcome needs a person, because its operation has no reconciler: nobody will ask about it; "
+        "it is %(age)s old.",
+        "%(number)s unknown outcomes need a person, because their operations have no reconciler: nobody will ask about "
+        "them; the oldest is %(age)s old.",
         "count",
     ),
     Code.LEASE_OVERDUE: _(
@@ -172,6 +193,10 @@ SENTENCES: Final[Mapping[Code, str | Promise]] = {
     ),
     Code.LEASE_SHORT: _(
         "Operation %(operation)s has a lease of %(lease)s, but its p99 is %(p99)s: make the lease at least %(needed)s."
+    ),
+    Code.POOLER: _(
+        "A connection pooler stands before PostgreSQL, and this process uses %(options)s: in transaction mode another "
+        "client's statement can run instead of yours. Switch these off, or let the pooler keep whole sessions."
     ),
     Code.CLOCKS_APART: _(
         "The clocks of this machine and of the database differ by %(difference)s. Leases do not depend on it; "

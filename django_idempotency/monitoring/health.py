@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from django_idempotency.conf import conf
 from django_idempotency.fields import StatementNow
+from django_idempotency.flow.unattended import match_resumable, match_unattended
 from django_idempotency.models import IdempotencyKey, MaintenanceRun
 from django_idempotency.monitoring.durations import load_operations
 from django_idempotency.monitoring.findings import (
@@ -21,6 +22,7 @@ from django_idempotency.monitoring.findings import (
     find_problems,
 )
 from django_idempotency.store.database import alias
+from django_idempotency.store.pooler import find_unsafe_options
 
 LONGEST_WAIT: Final = timedelta(days=365)  # what a database can subtract
 
@@ -36,7 +38,9 @@ class Health:
     oldest_waiting: float | None  # since work was accepted, or put back, that no worker has begun
     unknown: int
     resumable: int  # of those, operations that the resumer continues
+    unattended: int  # and those that nobody asks about, because no reconciler is registered for them
     oldest_unknown: float | None  # since the key was first claimed
+    oldest_unattended: float | None
     dead_letters: int
     oldest_dead_letter: float | None  # since the key was first claimed
     jobs: dict[str, JobRun]
@@ -58,6 +62,8 @@ class Health:
             oldest_overdue=self.oldest_overdue,
             oldest_waiting=self.oldest_waiting,
             unknown=self.unknown,
+            unattended=self.unattended,
+            oldest_unattended=self.oldest_unattended,
             oldest_unknown=self.oldest_unknown,
             dead_letters=self.dead_letters,
             oldest_dead_letter=self.oldest_dead_letter,
@@ -84,25 +90,34 @@ def health(using: str | None = None) -> Health:
 def examine(using: str, clock: Clock = timezone.now) -> list[Finding]:
     """Return everything that is wrong. Reads the newest keys of each operation as well."""
     runs, apart = load_job_runs(using, clock)
-    return find_problems(
-        replace(_load_health(using, runs).snapshot, operations=load_operations(using), clocks_apart=apart)
-    )
+    seen = _load_health(using, runs).snapshot
+    pooled = find_unsafe_options(using)
+    return find_problems(replace(seen, operations=load_operations(using), clocks_apart=apart, pooled=pooled))
 
 
 def _load_health(using: str, runs: dict[str, JobRun]) -> Health:
     keys = IdempotencyKey.objects.using(using)
-    unknown = keys.filter(reconcile_after__isnull=False)
+    nobody = match_unattended()
     overdue, oldest_overdue = _measure(keys.overdue(), "locked_until")
     _, oldest_waiting = _measure(keys.waiting(get_longest_silence()), "last_run_at")
-    doubts, oldest_unknown = _measure(unknown, "created_at")
+    doubts = keys.filter(reconcile_after__isnull=False).aggregate(
+        count=Count("pk"),
+        oldest=Min("created_at"),
+        resumable=Count("pk", filter=match_resumable()),
+        unattended=Count("pk", filter=nobody),
+        oldest_unattended=Min("created_at", filter=nobody),
+        now=Max(StatementNow()),
+    )
     dead, oldest_dead_letter = _measure(keys.dead_letters(), "created_at")
     return Health(
         overdue=overdue,
         oldest_overdue=oldest_overdue,
         oldest_waiting=oldest_waiting,
-        unknown=doubts,
-        resumable=unknown.resumable().count(),
-        oldest_unknown=oldest_unknown,
+        unknown=doubts["count"],
+        resumable=doubts["resumable"],
+        unattended=doubts["unattended"],
+        oldest_unknown=_compute_age(doubts["oldest"], doubts["now"]),
+        oldest_unattended=_compute_age(doubts["oldest_unattended"], doubts["now"]),
         dead_letters=dead,
         oldest_dead_letter=oldest_dead_letter,
         jobs=runs,
@@ -116,8 +131,11 @@ def get_longest_silence() -> timedelta:
 
 def _measure(rows: QuerySet[IdempotencyKey], column: str) -> tuple[int, float | None]:
     found = rows.aggregate(count=Count("pk"), oldest=Min(column), now=Max(StatementNow()))
-    age = (found["now"] - found["oldest"]).total_seconds() if found["oldest"] else None
-    return found["count"], age
+    return found["count"], _compute_age(found["oldest"], found["now"])
+
+
+def _compute_age(then: datetime | None, now: datetime | None) -> float | None:
+    return None if then is None or now is None else (now - then).total_seconds()
 
 
 def load_job_runs(using: str, clock: Clock = timezone.now) -> tuple[dict[str, JobRun], float | None]:

@@ -10,7 +10,8 @@ from django_idempotency.core.states import Status
 from django_idempotency.store.dialects import Statement
 
 _ROW: Final = "id, status, -({left created_at}) AS age"
-_NO_LEASE: Final = "0.0 AS remaining, 0.0 AS idle, last_error_code"
+_NO_NAMES: Final = "'' AS operation, '' AS run_name, '' AS on_lost_lease"
+_NO_LEASE: Final = f"0.0 AS remaining, 0.0 AS idle, last_error_code, {_NO_NAMES}"
 # An id is a digest, so the first ids in order are a fair sample; and always the same one, which stays in memory.
 RECORDS = Statement(
     "",
@@ -20,11 +21,13 @@ RECORDS = Statement(
     ) AS sampled
     UNION ALL SELECT * FROM (
         SELECT 'lease' AS part, {_ROW}, {{left locked_until}} AS remaining, -({{left last_run_at}}) AS idle,
-               last_error_code
+               last_error_code, {_NO_NAMES}
         FROM idempotency_key WHERE locked_until IS NOT NULL ORDER BY locked_until LIMIT %(most)s
     ) AS leases
     UNION ALL SELECT * FROM (
-        SELECT 'doubt' AS part, {_ROW}, {_NO_LEASE} FROM idempotency_key
+        SELECT 'doubt' AS part, {_ROW}, 0.0 AS remaining, 0.0 AS idle, last_error_code, operation, run_name,
+               on_lost_lease
+        FROM idempotency_key
         WHERE reconcile_after IS NOT NULL ORDER BY reconcile_after LIMIT %(most)s
     ) AS doubts
     UNION ALL SELECT * FROM (
@@ -47,6 +50,9 @@ class Row:
     remaining: float  # of its lease
     idle: float | None  # since it was accepted, or last run
     error: str  # of its last run
+    operation: str  # this and the next two of an unknown outcome only
+    run_name: str
+    on_lost_lease: str
 
 
 def load_records(sample: int, most: int, using: str) -> dict[str, list[Row]]:
@@ -58,7 +64,7 @@ def load_records(sample: int, most: int, using: str) -> dict[str, list[Row]]:
 
 
 def _rows(sample: int, most: int, using: str) -> Iterator[tuple[str, Row]]:
-    for part, record, status, age, remaining, idle, error in RECORDS.rows(using, sample=sample, most=most):
+    for part, record, status, age, remaining, idle, *texts in RECORDS.rows(using, sample=sample, most=most):
         identifier = record if isinstance(record, UUID) else UUID(record)
         since = None if idle is None else float(idle)
-        yield part, Row(identifier, Status(status), float(age), float(remaining), since, error)
+        yield part, Row(identifier, Status(status), float(age), float(remaining), since, *texts)

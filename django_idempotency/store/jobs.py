@@ -24,6 +24,7 @@ class Due:
     scope: str
     id: UUID
     status: Status
+    operation: str = ""
 
     def ref(self, using: str) -> Ref:
         return Ref(self.scope, self.id, using)
@@ -32,7 +33,8 @@ class Due:
 def _page(column: str, besides: str = "") -> Statement:
     """Select rows that were due when the run began. Rows that become due during the run are left for the next one."""
     due = f"{column} <= {{now + %(began)s}} {besides}"
-    return Statement("", f"SELECT scope, id, status FROM idempotency_key WHERE {due} ORDER BY {column} LIMIT %(limit)s")
+    columns, order = "scope, id, status, operation", f"ORDER BY {column} LIMIT %(limit)s"
+    return Statement("", f"SELECT {columns} FROM idempotency_key WHERE {due} {order}")
 
 
 # Operations are resumed and not asked about: neither kind may fill the pages of the other.
@@ -172,6 +174,6 @@ def delete_ended(records: Iterable[UUID], using: str) -> int:
 
 def _read_page(statement: Statement, limit: int, using: str, age: int) -> list[Due]:
     return [
-        Due(scope, record if isinstance(record, UUID) else UUID(record), Status(status))
-        for scope, record, status in statement.rows(using, limit=limit, began=-age)
+        Due(scope, record if isinstance(record, UUID) else UUID(record), Status(status), operation)
+        for scope, record, status, operation in statement.rows(using, limit=limit, began=-age)
     ]

@@ -30,6 +30,8 @@ class Columns(NamedTuple):
     locked_until: Any
     grace_until: Any
     expires_at: Any
+    last_run_at: Any
+    created_at: Any
     response_status: int | None
     response_headers: str
     response_body: bytes | memoryview | None
@@ -37,7 +39,7 @@ class Columns(NamedTuple):
 
 
 _RENDERED: Final = {"key": "{key}"} | {
-    name: f"{{left {name}}}" for name in ("locked_until", "grace_until", "expires_at")
+    name: f"{{left {name}}}" for name in ("locked_until", "grace_until", "expires_at", "last_run_at", "created_at")
 }
 COLUMNS: Final = ", ".join(_RENDERED.get(name, name) for name in Columns._fields)
 
@@ -79,6 +81,8 @@ def make_record(columns: Columns) -> Record:
         lease_left=_seconds(columns.locked_until),
         grace_left=_seconds(columns.grace_until),
         expires_in=_seconds(columns.expires_at),
+        ran_ago=None if columns.last_run_at is None else -float(columns.last_run_at),
+        age=None if columns.created_at is None else -float(columns.created_at),
         reply=reply_of(columns),
     )
 

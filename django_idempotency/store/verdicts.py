@@ -54,6 +54,21 @@ GIVE_UP = Statement(
     """,
 )
 
+# Nobody to ask, and no code to continue it, for longer than the settings state.
+UNATTENDED = Statement(
+    "T12n",
+    f"""
+    UPDATE idempotency_key SET status = 'dead_letter', reconcile_after = NULL
+    WHERE {_AS_READ} AND grace_until <= {{now}} AND last_run_at <= {{now + %(since)s}}
+    """,
+)
+
+# Before the provider is asked, or a worker is sent a message: of two jobs that read the same row one wins.
+WIN_TURN = Statement(
+    "T11q",
+    f"UPDATE idempotency_key SET reconcile_after = {{now + %(wait)s}} WHERE {_AS_READ} AND reconcile_after <= {{now}}",
+)
+
 # Asked again later without counting as a try: nobody to ask, or grace had not passed.
 POSTPONE = Statement("T11p", f"UPDATE idempotency_key SET reconcile_after = {{now + %(wait)s}} WHERE {_AS_READ}")
 
@@ -114,6 +129,16 @@ def ask_later(ref: Ref, read_token: UUID, wait: float, cap: int) -> bool:
 def give_up(ref: Ref, read_token: UUID, cap: int) -> bool:
     """T12: the last try was inconclusive; a person has to look."""
     return GIVE_UP.apply(ref, read_token=read_token, cap=cap)
+
+
+def give_up_unattended(ref: Ref, read_token: UUID, limit: float) -> bool:
+    """T12n: no process that can settle it has come within the limit; a person has to look."""
+    return UNATTENDED.apply(ref, read_token=read_token, since=-limit)
+
+
+def win_turn(ref: Ref, read_token: UUID, wait: float) -> bool:
+    """T11q: win the right to ask, or to send a message, once for this due time. The next one comes after `wait`."""
+    return WIN_TURN.apply(ref, read_token=read_token, wait=wait)
 
 
 def postpone(ref: Ref, read_token: UUID, wait: float) -> bool:

@@ -11,7 +11,7 @@ from rest_framework.renderers import JSONRenderer
 
 from django_idempotency import Reply, json_reply
 from django_idempotency.models import IdempotencyKey
-from django_idempotency.reconciliation import Landed, NotLanded, Verdict, reconciler
+from django_idempotency.reconciliation import Landed, NotLanded, StepLanded, Verdict, reconciler
 from testproject.gateway.charges import Charge
 from testproject.payments.charging import gateway
 from testproject.payments.models import Payment
@@ -37,8 +37,13 @@ def ask(record: IdempotencyKey, answer: Answer) -> Verdict:
     return Landed(write=partial(book, record, found[0], answer)) if found else NotLanded()
 
 
-def told(record: IdempotencyKey, charge: Charge) -> Landed:
-    """What the gateway's webhook tells: the same as what it would have answered."""
+def told(record: IdempotencyKey, charge: Charge) -> Landed | StepLanded:
+    """What the gateway's webhook tells: the same as what it would have answered.
+
+    About an operation it tells of one step: the charge is not the whole ride, and other steps come after it.
+    """
+    if record.run_name:
+        return StepLanded({"charge": charge.id})
     answer = as_stripe_charge if record.operation == "charges.create" else as_payment
     return Landed(write=partial(book, record, charge, answer))
 

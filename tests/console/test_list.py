@@ -257,6 +257,7 @@ QUESTIONS = [
     "status=unknown",
     "status=dead_letter",
     "needs=person",
+    "needs=nobody",
     "needs=sweeper",
     "needs=reconciler",
     "operation=payments.create",

@@ -29,6 +29,7 @@ INDEXES = {
     "needs=sweeper": "idempotency_key_overdue",
     "status=unknown": "idempotency_key_due",
     "needs=reconciler": "idempotency_key_due",
+    "needs=nobody": "idempotency_key_due",
     "expires=past": "idempotency_key_expired",
     "q=completed-7": "idempotency_key_scope_key",
     "q=user:7": "idempotency_key_created",

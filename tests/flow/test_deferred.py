@@ -238,7 +238,7 @@ def test_a_redelivered_message_takes_over_when_the_lease_is_over() -> None:
 
 
 def test_what_fails_backs_off_and_ends_as_a_dead_letter(settings: Any) -> None:
-    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "ATTEMPTS": 2}
+    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "ATTEMPTS": 2, "ATTEMPTS_SPAN": 0}
     message = str(deferred(failing).call.id)
 
     assert perform(message) == "inconclusive"
@@ -259,7 +259,7 @@ def test_what_fails_over_another_keys_doubt_backs_off_too() -> None:
 
 
 def test_what_proves_that_nothing_happened_waits_for_another_try(settings: Any) -> None:
-    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "ATTEMPTS": 3}
+    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "ATTEMPTS": 3, "ATTEMPTS_SPAN": 0}
     message = str(deferred(unlucky).call.id)
     assert [perform(message), perform(message)] == ["not_executed", "not_executed"]
     assert (record().status, record().attempts) == ("pending", 3)
@@ -363,7 +363,7 @@ def mended(op: Op, *, doubtful: bool) -> Reply:
 
 
 def tried_too_often(settings: Any, **arguments: Any) -> str:
-    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "ATTEMPTS": 2}
+    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "ATTEMPTS": 2, "ATTEMPTS_SPAN": 0}
     message = enqueue("billing", "invoice-7", mended, **arguments)
     assert [perform(message) for _ in range(3)] == ["inconclusive", "inconclusive", "dead_letter"]
     IdempotencyKey.objects.update(grace_until=F("created_at") - AGO)

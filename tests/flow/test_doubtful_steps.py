@@ -1,6 +1,7 @@
 """An effect that must not be repeated was cut in its middle: somebody finds out, and the operation goes on."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -175,7 +176,7 @@ def test_two_that_ask_at_once_settle_it_once(world: World, answering: Callable[[
 
     def ask(record: IdempotencyKey, key: str) -> Verdict:
         answering(told(world))
-        assert reconcile.reconcile_one(record.id, "default") is Outcome.RESUMABLE
+        assert reconcile.reconcile_one(record.id, "default", at_once=True) is Outcome.RESUMABLE
         return slower
 
     for slower in (StepLanded("something else"), NotLanded(), Inconclusive(), Landed(json_reply(200, {}))):
@@ -218,7 +219,7 @@ def test_a_webhook_tells_by_the_key_of_the_call(world: World, dead: bool) -> Non
 def test_a_step_that_landed_gives_the_operation_its_attempts_back(
     world: World, answering: Callable[[Ask], None], settings: Any, by: str
 ) -> None:
-    settings.IDEMPOTENCY = {"ATTEMPTS": 1}
+    settings.IDEMPOTENCY = {"ATTEMPTS": 1, "ATTEMPTS_SPAN": 0}
     cut("after the charge")
     record = IdempotencyKey.objects.get()
     if by == "gateway":
@@ -333,7 +334,8 @@ def test_evidence_ends_the_operation_about_the_step_in_doubt_by_the_record_or_by
 ) -> None:
     record = cut_after_the_first("after the charge")
     reference = record.derive(named) if named else record.id
-    assert resolve(reference, LANDED, by="somebody", reason="seen", operator=operator) is Outcome.LANDED
+    said = replace(LANDED, ends_operation=named == "charged")
+    assert resolve(reference, said, by="somebody", reason="seen", operator=operator) is Outcome.LANDED
     record.refresh_from_db()
     assert bytes(record.response_body or b"") == json_reply(201, {"by": "evidence"}).body
 
@@ -395,7 +397,7 @@ def test_newer_code_that_would_not_repeat_the_call_does_not(world: World) -> Non
 
 
 def test_an_operator_may_let_a_dead_operation_try_again(world: World, settings: Any) -> None:
-    settings.IDEMPOTENCY = {"ATTEMPTS": 1}
+    settings.IDEMPOTENCY = {"ATTEMPTS": 1, "ATTEMPTS_SPAN": 0}
     world.kill_at = "inside booked"
     with pytest.raises(Killed):
         run(claimed(str(uuid4())), careful)
@@ -497,3 +499,17 @@ def test_that_one_call_was_not_executed_says_nothing_about_the_call_before_it(wo
     record = IdempotencyKey.objects.get()
     assert (record.status, record.response_status) == ("completed", 201)
     assert set(world.sent) == {record.derive("charged")}
+
+
+def test_a_response_for_the_whole_operation_by_the_key_of_its_step_has_to_say_so(world: World) -> None:
+    """A webhook that returns a payment's response about a ride's charge would end the ride with it."""
+    cut("after the charge")
+    record = IdempotencyKey.objects.get()
+    mine, reply = record.derive("charged"), json_reply(200, {})
+    with pytest.raises(ValueError, match=r"ends_operation=True"):
+        resolve(mine, Landed(reply), by="gateway")
+    assert (IdempotencyKey.objects.get().status, record.steps_done) == (
+        "unknown",
+        IdempotencyKey.objects.get().steps_done,
+    )
+    assert resolve(mine, Landed(reply, ends_operation=True), by="gateway") is Outcome.LANDED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 from django.db import connection
@@ -114,7 +115,7 @@ def test_only_the_owner_ends_its_attempt() -> None:
 
 
 def test_a_key_tried_too_often_is_refused_for_good() -> None:
-    call = a_call(attempts=3)
+    call = a_call(attempts=3, attempts_span=timedelta(0))
     work = Booking(call, raises=NotExecuted())
     for _ in range(3):
         with pytest.raises(NotExecuted):
@@ -131,7 +132,7 @@ def test_a_key_tried_too_often_is_refused_for_good() -> None:
 
 
 def test_one_attempt_below_the_cap_still_runs() -> None:
-    call = a_call(attempts=3)
+    call = a_call(attempts=3, attempts_span=timedelta(0))
     for _ in range(2):
         with pytest.raises(NotExecuted):
             run_call(call, Booking(call, raises=NotExecuted()))
@@ -140,10 +141,10 @@ def test_one_attempt_below_the_cap_still_runs() -> None:
 
 
 def test_atomic_mode_stores_the_refusal_that_leased_attempts_left_behind() -> None:
-    leased = a_call(attempts=1)
+    leased = a_call(attempts=1, attempts_span=timedelta(0))
     fail(claimed(leased), NotExecuted())
     work = Booking(leased)
-    answer = run_call(a_call(leased.key, attempts=1, mode="atomic"), work)
+    answer = run_call(a_call(leased.key, attempts=1, attempts_span=timedelta(0), mode="atomic"), work)
     assert isinstance(answer, Replay)
     assert (answer.reply.status, status_of(leased), work.runs) == (500, Status.FAILED, 0)
 

@@ -45,7 +45,7 @@ def test_the_resumer_ends_it_with_every_step_done_once(world: World, point: str)
 def test_what_fails_again_backs_off_and_ends_as_a_dead_letter(
     world: World, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.IDEMPOTENCY = {"ATTEMPTS": 2}
+    settings.IDEMPOTENCY = {"ATTEMPTS": 2, "ATTEMPTS_SPAN": 0}
     killed("after booked", user=7)
     monkeypatch.setattr(world, "charge", None)  # the code is broken now
 
@@ -59,7 +59,7 @@ def test_what_fails_again_backs_off_and_ends_as_a_dead_letter(
 
 
 def test_what_an_operator_gave_back_goes_on_with_the_next_request(world: World, settings: Any) -> None:
-    settings.IDEMPOTENCY = {"ATTEMPTS": 1}
+    settings.IDEMPOTENCY = {"ATTEMPTS": 1, "ATTEMPTS_SPAN": 0}
     killed("after booked", user=7)
     assert maintenance.resume() == {"dead_letter": 1}
     record = IdempotencyKey.objects.get()

@@ -274,7 +274,8 @@ def test_an_answer_that_is_not_stored_leaves_a_doubt_in_doubt(alice: Person, ser
             raise RuntimeError("planned")
         return JsonResponse({"run": Ran.count}, status=503 if Ran.count == 2 else 201)
 
-    serve(idempotent(on_lost_lease="restart", store=lambda status: status < 500)(view))
+    at_once = timedelta(0)
+    serve(idempotent(on_lost_lease="restart", store=lambda status: status < 500, attempts_span=at_once)(view))
     statuses = [alice.post("/it").status_code for _ in range(3)]
     assert statuses == [500, 409, 201]
 

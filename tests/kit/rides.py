@@ -79,7 +79,7 @@ POINTS = [
 
 
 def a_call(key: str) -> Call:
-    return calls.a_call(key, operation="", transaction="late", on_lost_lease="resume")
+    return calls.a_call(key, operation="", transaction="late", on_lost_lease="resume", attempts_span=timedelta(0))
 
 
 def claimed(key: str) -> Attempt:

@@ -70,6 +70,7 @@ def columns_for(status: Status, on: frozenset[str]) -> Row:
     now = timezone.now()
     columns: dict[str, Any] = {
         "grace_until": now + (PAST if "grace over" in on else FUTURE),
+        "last_run_at": now + (2 * PAST if "idle" in on else PAST),
         "tainted": "tainted" in on,
         "run_name": "import" if on & {"begun", "stepped"} else "",
         "steps_done": 1 if "stepped" in on else 0,
@@ -81,6 +82,8 @@ def columns_for(status: Status, on: frozenset[str]) -> Row:
         "attempts": 5 if "used up" in on else 4,
         "reconcile_attempts": 4 if "used up" in on else 3,
     }
+    if status is Status.UNKNOWN:
+        columns["reconcile_after"] = now + (FUTURE if "not due" in on else PAST)
     if status in OPEN:
         columns["locked_until"] = now + (PAST if "lease over" in on else FUTURE)
     if status in WITH_EXPIRY:

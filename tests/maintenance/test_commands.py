@@ -50,7 +50,8 @@ def test_stats_count_the_states_and_say_how_the_jobs_are() -> None:
     assert (figures["unknown"], figures["dead_letters"], list(figures["jobs"])) == (1, 0, ["sweep"])
     assert text[:3] == ["completed: 2", "in progress: 1", "unknown: 1"]
     assert text[3].startswith("oldest unknown outcome: ")
-    assert text[-1].startswith("last sweep: ")
+    assert text[-2].startswith("last sweep: ")
+    assert text[-1].startswith("! 1 unknown outcome needs a person")
 
 
 def test_stats_pass_complaints_on() -> None:

@@ -24,6 +24,7 @@ from pytest_django import Settings
 
 from django_idempotency import maintenance, signals
 from django_idempotency.core.identity import Ref
+from django_idempotency.flow import job_run
 from django_idempotency.flow.reconcile import LONGEST_RETRY_SECONDS
 from django_idempotency.maintenance import Bounds
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey, MaintenanceRun
@@ -169,7 +170,7 @@ def test_the_time_limit_is_looked_at_between_two_polls(answering: Callable[[Ask]
     clock = iter([0.0, 0.0, 0.0, 5.0, 11.0, 11.0])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(maintenance, "monotonic", lambda: next(clock))
+        patch.setattr(job_run, "monotonic", lambda: next(clock))
         answering(lambda record: Landed(CREATED))
         counts = maintenance.reconcile(Bounds(max_runtime=10))
 
@@ -188,7 +189,7 @@ def test_every_turn_of_a_run_looks_at_what_was_due_when_the_run_began(monkeypatc
     monkeypatch.setattr(jobs, "find_waiting", look)
     monkeypatch.setattr(jobs, "find_unfinished", look)
     clock = iter(range(0, 100, 10))
-    monkeypatch.setattr(maintenance, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(job_run, "monotonic", lambda: next(clock))
     assert maintenance.work() == {}
     assert looked == [10, 20]
 

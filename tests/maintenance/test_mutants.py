@@ -95,7 +95,7 @@ def two_reconcilers_that_both_found_it_write_once(answering: Answering) -> None:
     def ask(record: IdempotencyKey) -> Verdict:
         asked.append(record)
         if len(asked) == 1:
-            reconcile_one(call.id, "default")  # the other one is quicker
+            reconcile_one(call.id, "default", at_once=True)  # the other one is quicker
         return Landed(write=partial(effect, record.id))
 
     asked: list[IdempotencyKey] = []

@@ -67,6 +67,7 @@ def test_nothing_is_wrong() -> None:
         ({"oldest_overdue": 601.0}, Code.LEASE_OVERDUE, {"age": 601.0}),
         ({"oldest_waiting": 601.0}, Code.WORK_WAITING, {"age": 601.0}),
         ({"dead_letters": 2, "oldest_dead_letter": 5.0}, Code.DEAD_LETTERS, {"count": 2, "age": 5.0}),
+        ({"unattended": 2, "oldest_unattended": 5.0}, Code.UNATTENDED, {"count": 2, "age": 5.0}),
         ({"unknown": 3, "oldest_unknown": 3601.0}, Code.UNKNOWN_OLD, {"count": 3, "age": 3601.0}),
         ({"runs": ran("reap", error="gone")}, Code.JOB_FAILED, {"job": "reap", "error": "gone"}),
         ({"runs": ran("reap", finished_ago=None)}, Code.JOB_NEVER_RAN, {"job": "reap"}),
@@ -77,6 +78,7 @@ def test_nothing_is_wrong() -> None:
             Code.LEASE_SHORT,
             {"operation": "pay", "lease": 10, "p99": 4.0, "needed": 12},
         ),
+        ({"pooled": ("cursors",)}, Code.POOLER, {"options": "cursors"}),
         ({"clocks_apart": 2.1}, Code.CLOCKS_APART, {"difference": 2.1}),
     ],
     ids=lambda value: value.value if isinstance(value, Code) else "",
@@ -146,7 +148,14 @@ def test_all_three_report_the_same(client: Client) -> None:
     shown = client.get(reverse("admin:django_idempotency_dashboard")).context["problems"]
     clear_cache()
     assert len(shown) == len(found)
-    for part in ("no worker has begun it", "was not handled", "needs a person", "disk full", "1 outcome is unknown"):
+    for part in (
+        "no worker has begun it",
+        "was not handled",
+        "needs a person",
+        "nobody will ask",
+        "disk full",
+        "1 outcome is unknown",
+    ):
         assert [text for text in shown if part in text], part
         assert [each for each in said if part in each["text"]], part
 

@@ -18,6 +18,7 @@ from django_idempotency.core.transitions import TRANSITIONS, Edge, Event, Guard,
 from django_idempotency.store.dialects import Statement
 from tests.kit.rows import AUDIT, Row, a_call
 
+UNATTENDED = timedelta(minutes=90)  # the limit that the verb states
 CLOSE = timedelta(seconds=60)  # how long a test may take between a statement and its prediction
 
 
@@ -87,6 +88,12 @@ def held(guard: Guard, row: Row, facts: Facts, event: Event) -> bool:
             return past(row["grace_until"])
         case Guard.TRIES_LEFT | Guard.NO_TRIES_LEFT:
             return (row["reconcile_attempts"] + 1 < facts.cap) is (guard is Guard.TRIES_LEFT)
+        case Guard.PAUSE_NOT_OVER:
+            raise AssertionError("no statement has this guard: it is decided before")
+        case Guard.DUE:
+            return past(row["reconcile_after"])
+        case Guard.UNATTENDED:
+            return row["last_run_at"] is not None and past(row["last_run_at"] + UNATTENDED)
         case Guard.ATTEMPTS_LEFT | Guard.NO_ATTEMPTS_LEFT:
             return (row["attempts"] < facts.cap) is (guard is Guard.ATTEMPTS_LEFT)
         case Guard.RETAINED | Guard.RETENTION_OVER:

@@ -11,7 +11,7 @@ from django_idempotency.core.replies import dump_headers
 from django_idempotency.core.transitions import Event
 from django_idempotency.store import attempts, claims, jobs, operations, verdicts
 from tests.kit.rows import GRACE, LEASE, NAMESPACE, REPLY, SCOPE, Row
-from tests.store.oracle import Facts, Verb, later
+from tests.store.oracle import UNATTENDED, Facts, Verb, later
 
 ON = "default"
 PICK_UP, WAIT = 120, 90.5
@@ -320,6 +320,20 @@ ALL: Final = (
         Event.INCONCLUSIVE,
         lambda record, facts: verdicts.give_up(at(record), facts.read_token, facts.cap),
         lambda row, facts: {"reconcile_attempts": row["reconcile_attempts"] + 1, "reconcile_after": None},
+    ),
+    Verb(
+        "win_turn",
+        verdicts.WIN_TURN,
+        Event.ASK,
+        lambda record, facts: verdicts.win_turn(at(record), facts.read_token, WAIT),
+        lambda row, facts: {"reconcile_after": later(WAIT)},
+    ),
+    Verb(
+        "give_up_unattended",
+        verdicts.UNATTENDED,
+        Event.UNATTENDED,
+        lambda record, facts: verdicts.give_up_unattended(at(record), facts.read_token, UNATTENDED.total_seconds()),
+        lambda row, facts: {"reconcile_after": None},
     ),
     Verb(
         "postpone",

@@ -26,6 +26,8 @@ KNOBS = {
     Guard.GRACE_OVER: "grace over",
     Guard.TRIES_LEFT: "used up",
     Guard.NO_TRIES_LEFT: "used up",
+    Guard.DUE: "not due",
+    Guard.UNATTENDED: "idle",
     Guard.ATTEMPTS_LEFT: "used up",
     Guard.NO_ATTEMPTS_LEFT: "used up",
     Guard.RETAINED: "retention over",

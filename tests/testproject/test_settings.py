@@ -41,3 +41,14 @@ def test_defaults_protect_and_need_no_server() -> None:
         "GATEWAY_URL": "",
         "CELERY_BROKER_URL": "filesystem://",
     }
+
+
+def test_maintenance_jobs_have_a_queue_of_their_own_and_a_plain_worker_reads_it() -> None:
+    found = default_settings("CELERY_TASK_ROUTES", "CELERY_TASK_DEFAULT_QUEUE", "CELERY_BEAT_SCHEDULE")
+    queues = {route["queue"] for route in found["CELERY_TASK_ROUTES"].values()}
+    assert found["CELERY_TASK_ROUTES"].keys() == {each["task"] for each in found["CELERY_BEAT_SCHEDULE"].values()}
+    assert found["CELERY_TASK_DEFAULT_QUEUE"] not in queues
+    script = "from testproject.celery import app; print(*app.amqp.queues)"
+    variables = {**os.environ, "DJANGO_SETTINGS_MODULE": "testproject.settings"}
+    read = subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=variables, capture_output=True, check=True)
+    assert queues < set(read.stdout.decode().split())

@@ -5,6 +5,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -121,3 +122,19 @@ def test_an_event_can_be_asked_to_fail(site: Site) -> None:
     body = event(simulate={"fail": "after"})
     assert deliver(site, body, sign(SECRET, body)).status == 500
     assert bookings(site, json.loads(body)["id"]) == 0
+
+
+def test_an_event_about_a_rides_charge_settles_that_step_and_not_the_ride(site: Site) -> None:
+    """The ride's next retry ends it: with a ride's response, its receipt and no payment."""
+    body, key = {"origin": "Bonn", "target": "Ulm", "simulate": {"fail": "timeout"}}, f'"{uuid4()}"'
+    assert site.alice.post("/rides/", body, key=key).status == 504
+    (charge,) = site.charges()
+    told = event(charge=charge)
+
+    assert deliver(site, told, sign(SECRET, told)).status == 200
+
+    ended = site.alice.post("/rides/", body, key=key)
+    assert (ended.status, ended.json().get("origin"), ended.json()["charge"]) == (201, "Bonn", charge["id"])
+    assert site.rows("SELECT COUNT(*) FROM payments_payment WHERE charge = %s", charge["id"]) == [(0,)]
+    assert site.rows("SELECT COUNT(*) FROM payments_receipt WHERE ride_id = %s", ended.json()["ride"]) == [(1,)]
+    assert len(site.charges()) == 1

@@ -12,6 +12,7 @@ from typing import Final
 
 from django_idempotency.conf import conf
 from django_idempotency.core.states import Status
+from django_idempotency.flow.unattended import lacks_reconciler
 from django_idempotency.monitoring.durations import OperationStats, load_operations
 from django_idempotency.monitoring.findings import Finding, JobRun, Snapshot, find_problems
 from django_idempotency.monitoring.health import get_longest_silence, load_job_runs
@@ -114,10 +115,13 @@ def _take_snapshot(
     runs: Mapping[str, JobRun],
     clocks_apart: float | None,
 ) -> Snapshot:
+    alone = [row.age for row in found["doubt"] if lacks_reconciler(row.operation, row.run_name, row.on_lost_lease)]
     return Snapshot(
         oldest_overdue=_find_oldest(-row.remaining for row in found["lease"] if row.remaining <= 0),
         oldest_waiting=_find_oldest(row.idle for row in found["lease"] if row.idle is not None and _is_waiting(row)),
         unknown=states[Status.UNKNOWN],
+        unattended=len(alone),
+        oldest_unattended=_find_oldest(alone),
         oldest_unknown=_find_oldest(row.age for row in found["doubt"]),
         dead_letters=states[Status.DEAD_LETTER],
         oldest_dead_letter=_find_oldest(row.age for row in found["dead"]),

@@ -2,14 +2,15 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
+from django.db import Error
 
-from django_idempotency.management.base import add_database, choose_database
-from django_idempotency.monitoring.findings import Finding, describe_plainly
+from django_idempotency.management.base import StoreCommand, add_database, choose_database, describe_failure
+from django_idempotency.monitoring.findings import Code, Finding, describe_plainly
 from django_idempotency.monitoring.health import examine
 
 
-class Command(BaseCommand):
+class Command(StoreCommand):
     help = "Look at the live system and say what is wrong. Exits with 1 if something is."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -17,7 +18,10 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print the findings as JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        found = examine(choose_database(options))
+        try:
+            found = examine(choose_database(options))
+        except Error as error:
+            found = [Finding(Code.STORE_UNAVAILABLE, {"error": describe_failure(error)})]
         if options["json"]:
             self.stdout.write(json.dumps({"healthy": not found, "findings": [as_json(each) for each in found]}))
         else:

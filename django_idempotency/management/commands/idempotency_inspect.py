@@ -2,16 +2,16 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.forms.models import model_to_dict
 
 from django_idempotency.console.bodies import CONTENT
 from django_idempotency.flow.resolve import find_record
-from django_idempotency.management.base import add_database, choose_database, parse_text
+from django_idempotency.management.base import StoreCommand, add_database, choose_database, parse_text
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 
 
-class Command(BaseCommand):
+class Command(StoreCommand):
     help = "Show one record and what happened to it. Contents are only shown with --body."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -2,13 +2,13 @@ import json
 from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from django_idempotency.console.forms import LandedForm
 from django_idempotency.core.replies import Reply
 from django_idempotency.flow.resolve import find_record, resolve, try_again
 from django_idempotency.flow.settle import Landed, NotLanded, Outcome
-from django_idempotency.management.base import add_database, choose_database, parse_text
+from django_idempotency.management.base import StoreCommand, add_database, choose_database, parse_text
 
 DONE = (Outcome.LANDED, Outcome.NOT_EXECUTED, Outcome.RESUMABLE, Outcome.ASKED)
 
@@ -26,7 +26,7 @@ def parse_status(text: str) -> int:
     return int(text)
 
 
-class Command(BaseCommand):
+class Command(StoreCommand):
     help = "Settle an unknown outcome by hand. The reason is kept in the audit trail."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -81,7 +81,7 @@ class Command(BaseCommand):
             return try_again(options["record"], **who)
         if options["not_executed"]:
             return resolve(options["record"], NotLanded(), operator=True, **who)
-        return resolve(options["record"], Landed(read_reply(options)), operator=True, **who)
+        return resolve(options["record"], Landed(read_reply(options), ends_operation=True), operator=True, **who)
 
 
 def read_reply(options: dict[str, Any]) -> Reply:

@@ -2,16 +2,15 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
 from django.db.models import Count
 
-from django_idempotency.management.base import add_database, choose_database
+from django_idempotency.management.base import StoreCommand, add_database, choose_database
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.monitoring.health import Health, health
 from django_idempotency.monitoring.units import format_interval
 
 
-class Command(BaseCommand):
+class Command(StoreCommand):
     help = "Count the records in each state and show the last run of each maintenance job. Reads the whole table once."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

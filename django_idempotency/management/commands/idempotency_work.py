@@ -1,6 +1,9 @@
 import signal
 from argparse import ArgumentParser
+from dataclasses import replace
+from math import inf
 from threading import Event
+from time import monotonic
 from typing import Any
 
 from django.db import Error, close_old_connections
@@ -27,9 +30,10 @@ class Command(JobCommand):
         for each in (signal.SIGTERM, signal.SIGINT):  # the running operation is finished first
             signal.signal(each, lambda *received: ending.set())
         bounds = self.make_bounds(options, stopped=ending.is_set)
-        while not ending.is_set():
-            self._look(bounds, options)
-            ending.wait(options["every"])
+        until = inf if bounds.max_runtime is None else monotonic() + bounds.max_runtime
+        while not ending.is_set() and (left := until - monotonic()) > 0:
+            self._look(bounds if left == inf else replace(bounds, max_runtime=left), options)
+            ending.wait(max(min(options["every"], until - monotonic()), 0))
 
     def _look(self, bounds: Bounds, options: dict[str, Any]) -> None:
         close_old_connections()

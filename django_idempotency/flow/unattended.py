@@ -1,0 +1,77 @@
+"""Unknown outcomes that this process cannot settle: nobody to ask, or no code to continue with."""
+
+from datetime import timedelta
+from functools import partial
+
+from django.db.models import Q
+
+from django_idempotency import signals
+from django_idempotency.conf import conf
+from django_idempotency.core.audit import Kind
+from django_idempotency.core.policy import LostLease
+from django_idempotency.core.states import Status
+from django_idempotency.flow.registry import (
+    Reconciler,
+    StepReconciler,
+    find_reconciler,
+    find_step_reconciler,
+    reconciled_operations,
+    step_reconciled_operations,
+)
+from django_idempotency.flow.settle import Doubt, DoubtfulStep, Outcome, Verdict, doubtful_step, tell_dead_letter
+from django_idempotency.models import IdempotencyKey
+from django_idempotency.signals import announce
+from django_idempotency.store import events, verdicts
+
+
+def find_reconciler_for(row: IdempotencyKey, step: DoubtfulStep | None) -> Reconciler | None:
+    """Return the step's own reconciler, or else the operation's."""
+    ask = None if step is None else find_step_reconciler(row.run_name, step.name)
+    if step is not None and ask is not None:
+        return partial(_ask_about_step, ask, step.key)
+    return find_reconciler(row.operation)
+
+
+def _ask_about_step(ask: StepReconciler, key: str, record: IdempotencyKey) -> Verdict:
+    return ask(record, key)
+
+
+def is_unattended(row: IdempotencyKey) -> bool:
+    """True if the record's outcome is unknown, this process has no reconciler for it, and no resumer continues it."""
+    if row.status != Status.UNKNOWN or (row.run_name and row.is_resumable):
+        return False
+    return find_reconciler_for(row, doubtful_step(row)) is None
+
+
+def lacks_reconciler(operation: str, run_name: str, on_lost_lease: str) -> bool:
+    """True if nobody asks about such an unknown outcome. A reconciler of one step counts for all steps here."""
+    if run_name and on_lost_lease == LostLease.RESUME:
+        return False
+    return operation not in reconciled_operations() and run_name not in step_reconciled_operations()
+
+
+def match_resumable() -> Q:
+    """Match the operations that the resumer continues."""
+    return Q(status=Status.UNKNOWN.value, on_lost_lease=LostLease.RESUME.value) & ~Q(run_name="")
+
+
+def match_unattended() -> Q:
+    """Match what `lacks_reconciler` describes."""
+    asked = Q(operation__in=reconciled_operations()) | Q(run_name__in=step_reconciled_operations())
+    return Q(status=Status.UNKNOWN.value, reconcile_after__isnull=False) & ~asked & ~match_resumable()
+
+
+def postpone_unattended(doubt: Doubt, seconds: float, actor: str, reason: str) -> Outcome:
+    """Wait for a process that can settle the record; after `UNATTENDED_LIMIT` it becomes a dead letter (T12n)."""
+    ref, limit = doubt.ref, conf.UNATTENDED_LIMIT
+    announce(signals.unattended, record=ref.id, reason=reason, using=ref.using)
+    if limit is not None and _has_waited(doubt.row, limit):
+        change = partial(verdicts.give_up_unattended, ref, doubt.token, limit.total_seconds())
+        if events.audit(change, ref, Kind.DEAD_LETTER, actor=actor, reason=reason):
+            return tell_dead_letter(ref, reason)
+    return Outcome.POSTPONED if verdicts.postpone(ref, doubt.token, seconds) else Outcome.OVERTAKEN
+
+
+def _has_waited(row: IdempotencyKey, limit: timedelta) -> bool:
+    """True if it is worth a statement to give the record up; the statement decides."""
+    return row.last_run_at is not None and row.grace_left <= 0 and row.read_at - row.last_run_at >= limit
