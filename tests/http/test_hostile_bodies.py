@@ -17,7 +17,8 @@ from django_idempotency import Policy
 from django_idempotency.core.canonical import drop_fields
 from django_idempotency.core.fingerprint import URLENCODED, Part
 from django_idempotency.exceptions import InvalidKey
-from django_idempotency.http.requests import NOT_FINGERPRINTED, call_from, request_parts
+from django_idempotency.http.forms import NOT_FINGERPRINTED
+from django_idempotency.http.requests import call_from, request_parts
 
 POLICY = Policy(operation="pay")
 SIZE = 200_000
