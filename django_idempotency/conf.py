@@ -19,6 +19,7 @@ from django_idempotency.core.conversion import (
     to_boolean,
     to_count,
     to_duration,
+    to_namespace,
     to_one_of,
     to_optional_duration,
     to_positive_count,
@@ -32,8 +33,6 @@ from django_idempotency.core.replies import ReplyRule
 from django_idempotency.core.validation import (
     SESSION_SCOPES,
     is_sync_function,
-    require_namespace,
-    require_plain_function,
 )
 
 T = TypeVar("T")
@@ -42,12 +41,6 @@ PROFILES: Final = {"ietf": IETF, "stripe": STRIPE}
 _DEFAULT: Final = Policy()
 _ARGUMENTS: Final = frozenset(each.name for each in fields(Policy))
 _NONE: Final[Mapping[str, Any]] = {}
-
-
-def _namespace(value: Any) -> str | Callable[[], str] | None:
-    if callable(value):
-        return require_plain_function(value)
-    return None if value is None else require_namespace(value)
 
 
 def _function(value: Any) -> Callable[..., Any] | None:
@@ -118,7 +111,7 @@ class Settings:
     SCOPE = Setting[Callable[..., str] | str | None](_scope, None)
     TENANT = Setting[Callable[..., str] | None](_function, None)
     # Separates the downstream keys of installations and tenants. None: an installation is known by its SECRET_KEY.
-    NAMESPACE = Setting[str | Callable[[], str] | None](_namespace, None)
+    NAMESPACE = Setting[str | Callable[[], str] | None](to_namespace, None)
     # A message that no worker acted on for so long counts as lost.
     PICK_UP = Setting[timedelta](to_duration, timedelta(minutes=1))
     # Tells a worker of a record. Left out: the Celery task, if the project uses Celery. None: workers look for work.
@@ -155,14 +148,9 @@ def tenant_model() -> str | None:
     return getattr(settings, "TENANT_MODEL", None)
 
 
-def is_tenant_app(app: str) -> bool:
-    """True if django-tenants keeps the tables of this app in the schema of each tenant."""
-    return any(each.split(".")[0] == app for each in getattr(settings, "TENANT_APPS", ()))
-
-
-def is_shared_app(app: str) -> bool:
-    """True if django-tenants keeps tables of this app in the public schema."""
-    return any(each.split(".")[0] == app for each in getattr(settings, "SHARED_APPS", ()))
+def is_in(apps: str, app: str) -> bool:
+    """True if django-tenants' list of this name, SHARED_APPS or TENANT_APPS, has the app."""
+    return any(each.split(".")[0] == app for each in getattr(settings, apps, ()))
 
 
 def allowed_hosts() -> list[str]:

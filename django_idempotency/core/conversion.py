@@ -5,6 +5,8 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from django_idempotency.core.validation import require_namespace, require_plain_function
+
 E = TypeVar("E", bound=StrEnum)
 
 
@@ -68,3 +70,10 @@ def to_secrets(value: Any) -> Mapping[str, bytes]:
     if not all(isinstance(name, str) and isinstance(secret, bytes) for name, secret in pairs):
         raise TypeError("must map ids (text) to secrets (bytes); new fingerprints use the first.")
     return dict(pairs)
+
+
+def to_namespace(value: Any) -> str | Callable[[], str] | None:
+    """Return a namespace, a function that returns one, or None."""
+    if callable(value):
+        return require_plain_function(value)
+    return None if value is None else require_namespace(value)

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar, cast
 
 from django.db import connections
 
-from django_idempotency.conf import is_shared_app, is_tenant_app, tenant_model
+from django_idempotency.conf import is_in, tenant_model
 from django_idempotency.signals import logger
 from django_idempotency.store.database import alias
 
@@ -36,7 +36,7 @@ def enter_schema(name: str) -> AbstractContextManager[Any]:
 
 def has_schemas() -> bool:
     """True if each tenant has a table of records of its own."""
-    return tenant_model() is not None and is_tenant_app(_APP)
+    return tenant_model() is not None and is_in("TENANT_APPS", _APP)
 
 
 def in_every_schema(job: J) -> J:
@@ -80,7 +80,7 @@ def _find_schemas(using: str) -> Iterator[str]:
     from django_tenants.utils import get_public_schema_name, get_tenant_model
 
     public = get_public_schema_name()
-    if is_shared_app(_APP):
+    if is_in("SHARED_APPS", _APP):
         yield public
     tenants = get_tenant_model()._default_manager.using(using).exclude(schema_name=public)
     yield from list(tenants.order_by("schema_name").values_list("schema_name", flat=True))
