@@ -22,7 +22,7 @@ from django_idempotency.exceptions import NoPrincipal, UnreadBody
 from django_idempotency.http.private_names import forget_form, form_was_parsed, parsed_uploads, rewind_stream
 
 LONGEST_SCOPE: Final = 255
-LONGEST_NAME: Final = 4096  # of a nested field, before it is replaced by its digest
+LONGEST_FIELD_NAME: Final = 4096  # of a nested field, before it is replaced by its digest
 FORM_FIELD: Final = "_idempotency_key"  # for HTML forms, which cannot send a header
 CSRF_FIELD: Final = "csrfmiddlewaretoken"  # Django masks it anew for each page, so retries may carry another one
 NOT_FINGERPRINTED: Final = (FORM_FIELD, CSRF_FIELD)
@@ -208,7 +208,7 @@ def _leaves(name: str, value: Any) -> Iterable[Part]:
         if isinstance(value, UploadedFile):
             yield _file(name, value)
         elif isinstance(value, Mapping | list | tuple):
-            name = name if len(name) <= LONGEST_NAME else digest_text(name)
+            name = name if len(name) <= LONGEST_FIELD_NAME else digest_text(name)
             inner = value.items() if isinstance(value, Mapping) else enumerate(value)
             left.extend(reversed([(f"{name}[{each}]", member) for each, member in inner]))
         else:
