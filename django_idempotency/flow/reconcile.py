@@ -13,7 +13,7 @@ from django_idempotency import signals
 from django_idempotency.conf import conf
 from django_idempotency.core.audit import Kind
 from django_idempotency.exceptions import InsideTransaction
-from django_idempotency.flow.registry import Reconciler
+from django_idempotency.flow.registry import Reconciler, find_reconciler_for
 from django_idempotency.flow.settle import (
     Doubt,
     DoubtfulStep,
@@ -30,7 +30,7 @@ from django_idempotency.flow.settle import (
     make_dead_letter,
     settle_as_landed,
 )
-from django_idempotency.flow.unattended import find_reconciler_for, postpone_unattended
+from django_idempotency.flow.unattended import postpone_unattended
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.signals import announce, logger
 from django_idempotency.store import events, limits, operations, records, verdicts

@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from django_idempotency.core.progress import Progress
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.validation import require_whole_seconds
 from django_idempotency.exceptions import UnknownOperation
-from django_idempotency.flow.settle import Verdict
+from django_idempotency.flow.settle import DoubtfulStep, Verdict
 from django_idempotency.models import IdempotencyKey
 
 F = TypeVar("F", bound=Callable[..., Reply])
@@ -113,6 +114,18 @@ def find_reconciler(operation: str) -> Reconciler | None:
 def find_step_reconciler(operation: str, step: str) -> StepReconciler | None:
     """Return the reconciler of one effect of this operation, or None if it has none of its own."""
     return _STEP_RECONCILERS.get((operation, step))
+
+
+def find_reconciler_for(row: IdempotencyKey, step: DoubtfulStep | None) -> Reconciler | None:
+    """Return the step's own reconciler, or else the operation's."""
+    ask = None if step is None else find_step_reconciler(row.run_name, step.name)
+    if step is not None and ask is not None:
+        return partial(_ask_about_step, ask, step.key)
+    return find_reconciler(row.operation)
+
+
+def _ask_about_step(ask: StepReconciler, key: str, record: IdempotencyKey) -> Verdict:
+    return ask(record, key)
 
 
 def reconciled_operations() -> list[str]:

@@ -11,29 +11,14 @@ from django_idempotency.core.audit import Kind
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.states import Status
 from django_idempotency.flow.registry import (
-    Reconciler,
-    StepReconciler,
-    find_reconciler,
-    find_step_reconciler,
+    find_reconciler_for,
     reconciled_operations,
     step_reconciled_operations,
 )
-from django_idempotency.flow.settle import Doubt, DoubtfulStep, Outcome, Verdict, doubtful_step, tell_dead_letter
+from django_idempotency.flow.settle import Doubt, Outcome, doubtful_step, tell_dead_letter
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.signals import announce
 from django_idempotency.store import events, verdicts
-
-
-def find_reconciler_for(row: IdempotencyKey, step: DoubtfulStep | None) -> Reconciler | None:
-    """Return the step's own reconciler, or else the operation's."""
-    ask = None if step is None else find_step_reconciler(row.run_name, step.name)
-    if step is not None and ask is not None:
-        return partial(_ask_about_step, ask, step.key)
-    return find_reconciler(row.operation)
-
-
-def _ask_about_step(ask: StepReconciler, key: str, record: IdempotencyKey) -> Verdict:
-    return ask(record, key)
 
 
 def is_unattended(row: IdempotencyKey) -> bool:
