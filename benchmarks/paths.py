@@ -15,7 +15,7 @@ from django.db import connection
 
 from benchmarks.interleaved import Pair, interleave
 from django_idempotency import FingerprintRule, Policy, Reply
-from django_idempotency.core.decisions import Call
+from django_idempotency.core.calls import Call
 from django_idempotency.core.fingerprint import RequestParts, seal
 from django_idempotency.flow.run import run_call
 

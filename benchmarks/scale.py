@@ -189,7 +189,7 @@ def inserts(seconds: float, threads: int = 2) -> float:
     from django.db import connections
 
     from django_idempotency import FingerprintRule, Policy, json_reply
-    from django_idempotency.core.decisions import Call
+    from django_idempotency.core.calls import Call
     from django_idempotency.core.fingerprint import RequestParts, seal
     from django_idempotency.flow import run
 

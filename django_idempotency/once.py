@@ -21,17 +21,8 @@ from uuid import UUID
 from django.core.serializers.json import DjangoJSONEncoder
 
 from django_idempotency import conf
-from django_idempotency.core.decisions import (
-    Accepted,
-    Answer,
-    Call,
-    Gone,
-    InDoubt,
-    InFlight,
-    Mismatch,
-    Replay,
-    TooEarly,
-)
+from django_idempotency.core.calls import Call
+from django_idempotency.core.decisions import Accepted, Answer, Gone, InDoubt, InFlight, Mismatch, Replay, TooEarly
 from django_idempotency.core.fingerprint import RequestParts
 from django_idempotency.core.keys import fit_to_column
 from django_idempotency.core.policy import LostLease, Mode, Policy, Transaction

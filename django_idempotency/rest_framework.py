@@ -1,13 +1,6 @@
-"""Django REST framework: a mixin for its views.
+"""Django REST framework: a mixin for its views, and the only module that imports it.
 
-    class PaymentViewSet(IdempotentMixin, ModelViewSet):
-        idempotency = {"transaction": "late"}
-
-        @idempotent(mode="atomic")
-        @action(detail=True, methods=["post"])
-        def archive(self, request, pk): ...
-
-A key is looked up only after authentication, permissions, throttling and content negotiation.
+A key is looked up only after authentication, permissions, throttling and negotiation let the request through.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +18,8 @@ from rest_framework.views import APIView
 
 from django_idempotency.conf import Arguments
 from django_idempotency.core import problems
-from django_idempotency.core.decisions import Answer, Call
+from django_idempotency.core.calls import Call
+from django_idempotency.core.decisions import Answer
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import Misplaced
@@ -247,7 +241,10 @@ class OperationView(APIView):
 
     def get(self, request: Request, ref: str) -> HttpResponseBase:
         asked = getattr(request, DJANGO_REQUEST)
-        authenticated = getattr(request.user, "is_authenticated", False)  # UNAUTHENTICATED_USER may be None
-        if not authenticated and request.auth is None and self._session_user is not None:
+        if (
+            self._session_user is not None
+            and request.auth is None
+            and not getattr(request.user, "is_authenticated", False)
+        ):
             asked.user = self._session_user
         return operation_status(asked, ref)

@@ -152,10 +152,9 @@ class Policy:
                 require_whole_seconds(name, value)
         if self.claim_limit < timedelta(milliseconds=10):
             raise ValueError(f"claim_limit must be at least 10 milliseconds; it is {self.claim_limit!r}.")
-        if self.wait < timedelta(0):
-            raise ValueError(f"wait must not be negative; it is {self.wait!r}.")
-        if self.attempts_span < timedelta(0):
-            raise ValueError(f"attempts_span must not be negative; it is {self.attempts_span!r}.")
+        for name in ("wait", "attempts_span"):
+            if getattr(self, name) < timedelta(0):
+                raise ValueError(f"{name} must not be negative; it is {getattr(self, name)!r}.")
 
     def _check_values(self) -> None:
         if self.attempts < 1:

@@ -7,7 +7,8 @@ from uuid import uuid4
 from django.db import Error
 
 from django_idempotency import signals
-from django_idempotency.core.decisions import Answer, Call, Execute, Exhaust, InFlight, Lapse, decide
+from django_idempotency.core.calls import Call
+from django_idempotency.core.decisions import Answer, Execute, Exhaust, InFlight, Lapse, decide
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import OutcomeUnknown, StoreUnavailable
 from django_idempotency.flow.attempt import Attempt, digest_of_namespace

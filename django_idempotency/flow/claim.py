@@ -10,10 +10,10 @@ from django.db import transaction
 
 from django_idempotency import signals
 from django_idempotency.core.audit import Kind
+from django_idempotency.core.calls import Call
 from django_idempotency.core.decisions import (
     Accepted,
     Answer,
-    Call,
     Execute,
     Exhaust,
     Gone,

@@ -14,7 +14,8 @@ from uuid import uuid4
 from django.db import transaction
 
 from django_idempotency.conf import policy
-from django_idempotency.core.decisions import Call, Execute, Exhaust, Gone, Mismatch, Record, Replay, Restart, decide
+from django_idempotency.core.calls import Call
+from django_idempotency.core.decisions import Execute, Exhaust, Gone, Mismatch, Record, Replay, Restart, decide
 from django_idempotency.core.fingerprint import RequestParts
 from django_idempotency.core.policy import LostLease, Transaction
 from django_idempotency.core.progress import Progress

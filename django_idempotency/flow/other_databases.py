@@ -8,7 +8,7 @@ from typing import Any, Final
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
-from django_idempotency.core.decisions import Call
+from django_idempotency.core.calls import Call
 from django_idempotency.core.policy import OtherWrites
 from django_idempotency.exceptions import Misplaced
 from django_idempotency.signals import logger

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from django_idempotency.core.decisions import Answer, Call
+from django_idempotency.core.calls import Call
+from django_idempotency.core.decisions import Answer
 from django_idempotency.core.policy import Mode, Transaction
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import LostFence, OutcomeUnknown

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 from django_idempotency import signals
 from django_idempotency.conf import conf, default_policy
 from django_idempotency.core.audit import Kind
-from django_idempotency.core.decisions import Call
+from django_idempotency.core.calls import Call
 from django_idempotency.core.identity import parse_record_id
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.states import Status

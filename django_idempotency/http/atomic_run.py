@@ -4,7 +4,8 @@ from functools import partial
 
 from django.http.response import HttpResponseBase
 
-from django_idempotency.core.decisions import Answer, Call, InDoubt, InFlight
+from django_idempotency.core.calls import Call
+from django_idempotency.core.decisions import Answer, InDoubt, InFlight
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import OutcomeUnknown, StoreUnavailable
 from django_idempotency.flow import atomic

@@ -16,7 +16,7 @@ from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase, StreamingHttpResponse
 
 from django_idempotency.conf import Arguments
-from django_idempotency.core.decisions import Call
+from django_idempotency.core.calls import Call
 from django_idempotency.core.policy import OnError, Policy, Streaming
 from django_idempotency.core.replies import Reply, capture, unfold
 from django_idempotency.exceptions import (

@@ -9,7 +9,8 @@ from django.utils.cache import patch_vary_headers
 
 from django_idempotency.conf import debug
 from django_idempotency.core import problems
-from django_idempotency.core.decisions import Accepted, Answer, Call, InFlight, Record, Replay
+from django_idempotency.core.calls import Call
+from django_idempotency.core.decisions import Accepted, Answer, InFlight, Record, Replay
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.validation import is_true
 from django_idempotency.exceptions import InvalidKey, NoPrincipal, NotExecuted, StoreUnavailable

@@ -9,8 +9,8 @@ from django.http import HttpRequest
 from django.http.request import RawPostDataException
 
 from django_idempotency.conf import conf, user_model
+from django_idempotency.core.calls import Call
 from django_idempotency.core.canonical import drop_fields
-from django_idempotency.core.decisions import Call
 from django_idempotency.core.fingerprint import URLENCODED, RequestParts, seal
 from django_idempotency.core.keys import LONGEST, digest_text, fit_name, parse_key, unguessable
 from django_idempotency.core.policy import Policy

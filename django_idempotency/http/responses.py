@@ -9,7 +9,8 @@ from django.urls import NoReverseMatch, reverse
 
 from django_idempotency.conf import conf
 from django_idempotency.core import problems
-from django_idempotency.core.decisions import Call, Gone, InDoubt, InFlight, Mismatch, Record, TooEarly
+from django_idempotency.core.calls import Call
+from django_idempotency.core.decisions import Gone, InDoubt, InFlight, Mismatch, Record, TooEarly
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.profiles import Profile
 from django_idempotency.core.replies import Reply, unfold

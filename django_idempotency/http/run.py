@@ -14,7 +14,8 @@ from asgiref.sync import sync_to_async
 from django.db import Error
 from django.http.response import HttpResponseBase
 
-from django_idempotency.core.decisions import Call, InFlight
+from django_idempotency.core.calls import Call
+from django_idempotency.core.decisions import InFlight
 from django_idempotency.core.policy import Mode, Transaction
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import LostFence, NotExecuted, OutcomeUnknown, StoreUnavailable

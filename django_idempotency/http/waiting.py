@@ -9,7 +9,8 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest
 
 from django_idempotency.conf import conf
-from django_idempotency.core.decisions import Answer, Call, InFlight
+from django_idempotency.core.calls import Call
+from django_idempotency.core.decisions import Answer, InFlight
 
 PAUSE_SECONDS: Final = 0.05
 WITH_A_THREAD_EACH: Final = 4  # under ASGI a waiting request has a thread of its own

@@ -13,9 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from django_idempotency import FingerprintRule, Policy, Reply, Status
+from django_idempotency.core.calls import Call
 from django_idempotency.core.decisions import (
     Accepted,
-    Call,
     Decision,
     Execute,
     Exhaust,

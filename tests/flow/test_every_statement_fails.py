@@ -15,7 +15,7 @@ import pytest
 from django.db import OperationalError, connection
 
 from django_idempotency import Reply, Status
-from django_idempotency.core.decisions import Call
+from django_idempotency.core.calls import Call
 from django_idempotency.exceptions import NotExecuted
 from django_idempotency.flow.finish import fail, finish
 from django_idempotency.flow.run import run_call

@@ -14,7 +14,8 @@ from django.test import Client
 from django.urls import path
 
 from django_idempotency import Status, signals
-from django_idempotency.core.decisions import Call, InDoubt, InFlight, Replay
+from django_idempotency.core.calls import Call
+from django_idempotency.core.decisions import InDoubt, InFlight, Replay
 from django_idempotency.decorators import idempotent
 from django_idempotency.exceptions import OutcomeUnknown, StoreUnavailable
 from django_idempotency.flow.deferred import defer

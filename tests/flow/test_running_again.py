@@ -12,7 +12,7 @@ from django.db import OperationalError, connection, connections, transaction
 from django.db.models import F
 
 from django_idempotency import Reply, Status
-from django_idempotency.core.decisions import Call
+from django_idempotency.core.calls import Call
 from django_idempotency.flow.atomic import run_atomic
 from django_idempotency.flow.finish import finish
 from django_idempotency.flow.run import run_call

@@ -11,7 +11,8 @@ from uuid import uuid4
 from django.dispatch import Signal
 
 from django_idempotency import FingerprintRule, Policy, Reply
-from django_idempotency.core.decisions import Answer, Call
+from django_idempotency.core.calls import Call
+from django_idempotency.core.decisions import Answer
 from django_idempotency.core.fingerprint import RequestParts, seal
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.claim import begin

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db.models import F
 
 from django_idempotency import Reply, Status, json_reply
-from django_idempotency.core.decisions import Call
+from django_idempotency.core.calls import Call
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.finish import doubt, finish
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey

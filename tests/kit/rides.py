@@ -6,7 +6,7 @@ from typing import Any
 from django.db.models import F
 
 from django_idempotency import Reply, json_reply
-from django_idempotency.core.decisions import Call
+from django_idempotency.core.calls import Call
 from django_idempotency.flow import steps
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.finish import finish

@@ -12,7 +12,7 @@ import pytest
 from django.db.models import F
 
 from django_idempotency import Reply, json_reply, maintenance
-from django_idempotency.core.decisions import Call
+from django_idempotency.core.calls import Call
 from django_idempotency.flow import claim
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.finish import doubt

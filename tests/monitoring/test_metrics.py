@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from django_idempotency import json_reply, signals
 from django_idempotency.contrib import opentelemetry, prometheus
-from django_idempotency.core.decisions import Call
+from django_idempotency.core.calls import Call
 from django_idempotency.flow import claim, finish, run
 from django_idempotency.monitoring.metrics import METRICS, PREFIX, Metric, unsubscribe
 from tests.kit import calls

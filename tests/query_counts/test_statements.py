@@ -20,7 +20,8 @@ from collections.abc import Iterator
 import pytest
 from django.db import connection, transaction
 
-from django_idempotency.core.decisions import Call, Gone, InDoubt, InFlight, Mismatch, Replay
+from django_idempotency.core.calls import Call
+from django_idempotency.core.decisions import Gone, InDoubt, InFlight, Mismatch, Replay
 from django_idempotency.flow.finish import fail, finish
 from django_idempotency.flow.run import run_call
 from tests.kit.calls import BOOKED, a_call, claimed, handler

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from django.db import connection, transaction
 
-from django_idempotency.core.decisions import Call
+from django_idempotency.core.calls import Call
 from django_idempotency.flow.run import run_call
 from tests.kit.calls import a_call, claimed, handler
 from tests.kit.databases import elsewhere

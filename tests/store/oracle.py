@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 from django.utils import timezone
 
 from django_idempotency import Status
-from django_idempotency.core.decisions import Call
+from django_idempotency.core.calls import Call
 from django_idempotency.core.policy import Expiry, LostLease
 from django_idempotency.core.transitions import TRANSITIONS, Edge, Event, Guard, Transition
 from django_idempotency.store.dialects import Statement
