@@ -45,7 +45,7 @@ def require_namespace(value: Any) -> str:
 def require_plain_function(value: Callable[[], str]) -> Callable[[], str]:
     """Return the function; raise TypeError if it is a coroutine function or has to be given an argument."""
     if is_async(value):
-        raise TypeError(f"must not be a coroutine function: nobody awaits {value!r}.")
+        raise TypeError(f"must not be a coroutine function, because it is not awaited; it is {value!r}.")
     try:
         inspect.signature(value).bind()
     except ValueError:  # a built-in tells nothing about its arguments
@@ -75,7 +75,7 @@ def optional(expected: ArgumentType) -> ArgumentType:
 
 
 def is_async(function: Any) -> bool:
-    """True if a call returns a coroutine or an async generator, which nobody awaits and which is always true.
+    """True if a call returns a coroutine or an async generator, which is not awaited here and is always true.
 
     Seen through are partials, methods and objects whose `__call__` is async.
     """
@@ -106,7 +106,7 @@ def require_function(name: str, value: Any) -> None:
 
 
 def discard_awaitable(value: Any) -> bool:
-    """True if the value can be awaited, which nobody does. A coroutine is closed, so that Python does not warn."""
+    """True if the value can be awaited. A coroutine is closed, so that Python does not warn: it is not awaited here."""
     if inspect.iscoroutine(value):
         value.close()
     return inspect.isawaitable(value)

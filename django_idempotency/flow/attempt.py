@@ -44,7 +44,7 @@ class Lease:
 
 @dataclass(slots=True)
 class Attempt:
-    """The right to run, once: whoever holds the token may end the record."""
+    """The right to run, once: the holder of the token may end the record."""
 
     call: Call
     token: UUID

@@ -1,4 +1,4 @@
-"""Unknown outcomes that this process cannot settle: nobody to ask, or no code to continue with."""
+"""Unknown outcomes that this process cannot settle: it has no reconciler to ask, or no code to continue with."""
 
 from datetime import timedelta
 from functools import partial
@@ -29,7 +29,7 @@ def is_unattended(row: IdempotencyKey) -> bool:
 
 
 def lacks_reconciler(operation: str, run_name: str, on_lost_lease: str) -> bool:
-    """True if nobody asks about such an unknown outcome. A reconciler of one step counts for all steps here."""
+    """True if no reconciler is registered for such a record. A reconciler of one step counts for all steps here."""
     if run_name and on_lost_lease == LostLease.RESUME:
         return False
     return operation not in reconciled_operations() and run_name not in step_reconciled_operations()

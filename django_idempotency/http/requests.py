@@ -120,7 +120,7 @@ def _names_nobody(principal: Any) -> bool:
 
 
 def _is_anonymous(request: HttpRequest) -> bool:
-    """True if the request has no credentials. The view may know whose those are that nobody has checked before it."""
+    """True if the request has no credentials, not even unchecked ones: the view may know whose those are."""
     user: Any = getattr(request, "user", None)
     return (
         (user is None or not user.is_authenticated)

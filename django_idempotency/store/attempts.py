@@ -1,4 +1,4 @@
-"""What the owner of an attempt may write: every statement still has to find the attempt's token."""
+"""Statements of the owner of an attempt. Each one has to find the attempt's token in the record."""
 
 from typing import Final
 from uuid import UUID
@@ -12,8 +12,8 @@ from django_idempotency.store.records import ANSWER, reply_values
 
 _MINE: Final = "scope = %(scope)s AND id = %(id)s AND attempt_token = %(token)s"
 
-# While an earlier attempt is in doubt a refusal proves nothing: that attempt may still land. An operation whose steps
-# are all done has its proof in the record, so its refusal counts as `success` does.
+# While an earlier attempt is in doubt, an error response proves nothing: that attempt may still land. An operation
+# whose steps are all done has its proof in the record, so its error response counts like a success.
 COMPLETE = Statement(
     "T3 T3'",
     f"""
@@ -22,7 +22,7 @@ COMPLETE = Statement(
     """,
 )
 
-# An operation that marked a step did something already: it goes on from there instead.
+# An operation that marked a step has already done something: it continues from there instead.
 RELEASE = Statement(
     "T4",
     f"""
@@ -33,7 +33,7 @@ RELEASE = Statement(
     """,
 )
 
-# Without a fingerprint the key is as good as new: the client may correct its request and keep the key.
+# Without a fingerprint the key is as good as new: the client may correct its request and keep its key.
 GIVE_BACK = Statement(
     "T4",
     f"""
@@ -53,7 +53,7 @@ DOUBT = Statement(
     """,
 )
 
-# A lease may be extended after it ran out, as long as nobody has noticed: the token is still the owner's.
+# A lease may be extended after it expired, until another process notices: the token is still the owner's.
 EXTEND = Statement(
     "T2e",
     f"""
@@ -62,8 +62,8 @@ EXTEND = Statement(
     """,
 )
 
-# What was begun goes on with what stands there; `run_name` is set last, because MySQL reads what it has set.
-# What is in doubt, or did a step, is never abandoned as if nothing had been done: then there is no expiry.
+# An operation that has begun keeps its name and progress. `run_name` is set last: MySQL reads what it has just set.
+# Work that is in doubt, or that did a step, is never abandoned as if nothing had been done: it does not expire.
 DEFER = Statement(
     "D0",
     f"""
@@ -100,43 +100,43 @@ PICK_UP = Statement(
 
 
 def complete(ref: Ref, token: UUID, reply: Reply, *, success: bool) -> bool:
-    """T3, T3': store the answer. False when the record is no longer this attempt's to end."""
+    """Store the response (T3, T3'). False if the record is no longer this attempt's to end."""
     values = reply_values(reply)
     return COMPLETE.apply(ref, token=token, success=success, **values)
 
 
 def free_key(ref: Ref, token: UUID, code: str) -> bool:
-    """T4: proven not executed; the next request may claim the key."""
+    """Free the key for the next request: it is proven that nothing happened (T4)."""
     return RELEASE.apply(ref, token=token, code=code[:64])
 
 
 def give_back(ref: Ref, token: UUID, code: str) -> bool:
-    """T4: refused before anything happened; the next request may be another one."""
+    """Free the key, even for a different request: this one was rejected before anything happened (T4)."""
     return GIVE_BACK.apply(ref, token=token, code=code[:64])
 
 
 def mark_doubtful(ref: Ref, token: UUID, code: str) -> bool:
-    """T5: nobody knows; due for reconciliation at once."""
+    """Make the outcome unknown, due for reconciliation at once (T5)."""
     return DOUBT.apply(ref, token=token, code=code[:64])
 
 
 def extend(ref: Ref, token: UUID, lease: int, grace: int) -> bool:
-    """T2e: move the end of the lease; False when the lease was lost."""
+    """Move the end of the lease (T2e). False if the lease was lost."""
     values = {"lease": lease, "quiet": lease + grace}
     return EXTEND.apply(ref, token=token, **values)
 
 
 def hand_over(ref: Ref, token: UUID, operation: StoredOperation, pick_up: int) -> bool:
-    """D0: hand the work to a worker; the row is the outbox."""
+    """Hand the work to a worker (D0). The row is the outbox."""
     return DEFER.apply(ref, token=token, pick_up=pick_up, **operation.values)
 
 
 def pick_up(ref: Ref, read_token: UUID, token: UUID) -> bool:
-    """D2: a worker takes the work; False when the message was early, doubled or late."""
+    """Take the work as a worker (D2). False if the message came too early, twice or too late."""
     return PICK_UP.apply(ref, read_token=read_token, token=token)
 
 
 def put_back(ref: Ref, token: UUID, code: str, cap: int, pick_up: int) -> bool:
-    """D5: proven not executed; the work waits for a worker again."""
+    """Let the work wait for a worker again: it is proven that nothing happened (D5)."""
     values = {"code": code[:64], "cap": cap, "pick_up": pick_up}
     return REQUEUE.apply(ref, token=token, **values)

@@ -58,7 +58,7 @@ def open_connection(connection: BaseDatabaseWrapper, seconds: float) -> None:
 
 
 def discard(connection: BaseDatabaseWrapper) -> None:
-    """Close a connection that does not work. A pool would give it to somebody else if it were only given back."""
+    """Close a connection that does not work. A pool would give it to another thread if it were only returned."""
     if connection.connection is not None:
         with suppress(Exception):
             connection.connection.close()
@@ -90,7 +90,7 @@ class _HurriedPool:
 
 
 def _wait(give: Callable[[], Any], seconds: float) -> Any:
-    """Return what `give` returns if it does so in time; otherwise nobody waits for it any more."""
+    """Return what `give` returns if it does so in time; otherwise the wait ends without it."""
     future: Future[Any] = Future()
     Thread(target=_deliver, args=(give, future), name="idempotency-connect", daemon=True).start()
     try:

@@ -31,7 +31,7 @@ def in_transaction(using: str) -> bool:
 
 
 def inside_test_case(using: str) -> bool:
-    """Whether the open transaction is a test case's. Somebody's own transaction is an error."""
+    """True if the open transaction is a test case's. Raise InsideTransaction if it is the project's own."""
     if not in_transaction(using):
         return False
     if any(getattr(block, "_from_testcase", False) for block in connections[using].atomic_blocks[-1:]):

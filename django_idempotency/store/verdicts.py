@@ -1,4 +1,4 @@
-"""Settling a doubt: what reconcilers, webhooks and operators may write."""
+"""Statements that settle an unknown outcome: what reconcilers, webhooks and operators may write."""
 
 from uuid import UUID
 
@@ -9,12 +9,12 @@ from django_idempotency.store.dialects import Statement, among_states
 from django_idempotency.store.records import ANSWER, reply_values
 
 _HERE = "scope = %(scope)s AND id = %(id)s"
-# A doubt that is settled leaves all tries to the next one. What an operation's steps did is never forgotten with them.
+# Settling gives all tries back. If steps are done, the record does not expire: their writes must not be forgotten.
 _SETTLED = """
     tainted = FALSE, reconcile_after = NULL, reconcile_attempts = 0,
     expires_at = CASE WHEN steps_done > 0 THEN NULL ELSE {now + retention_seconds} END
 """
-# A verdict counts for the attempt it was asked about: the token is the one read before the poll.
+# A verdict counts for the attempt it was asked about: the token is the one that was read before the poll.
 _AS_READ = f"{_HERE} AND status = 'unknown' AND attempt_token = %(read_token)s"
 
 LANDED = Statement("T9", f"UPDATE idempotency_key SET status = 'completed', {ANSWER} WHERE {_AS_READ}")
@@ -54,7 +54,7 @@ GIVE_UP = Statement(
     """,
 )
 
-# Nobody to ask, and no code to continue it, for longer than the settings state.
+# For longer than the settings allow, there was no reconciler to ask and no code to continue with.
 UNATTENDED = Statement(
     "T12n",
     f"""
@@ -69,7 +69,7 @@ WIN_TURN = Statement(
     f"UPDATE idempotency_key SET reconcile_after = {{now + %(wait)s}} WHERE {_AS_READ} AND reconcile_after <= {{now}}",
 )
 
-# Asked again later without counting as a try: nobody to ask, or grace had not passed.
+# Ask again later without counting a try: there is no reconciler, or the grace period has not passed.
 POSTPONE = Statement("T11p", f"UPDATE idempotency_key SET reconcile_after = {{now + %(wait)s}} WHERE {_AS_READ}")
 
 EVIDENCE = Statement(
@@ -88,7 +88,7 @@ DENIAL = Statement(
     """,
 )
 
-# What a person gives back has all its attempts again.
+# An operator's word is a new start: it gives all attempts back.
 DISMISS = Statement(
     "T14",
     f"""
@@ -107,60 +107,60 @@ TRY_AGAIN = Statement(
 
 
 def land(ref: Ref, read_token: UUID, reply: Reply) -> bool:
-    """T9: it happened, and this is the answer. Runs in the transaction of the domain write."""
+    """Complete the record with this response (T9), in the transaction of the domain write."""
     return LANDED.apply(ref, read_token=read_token, **reply_values(reply))
 
 
 def release_key(ref: Ref, read_token: UUID) -> bool:
-    """T10: it did not happen, and no message of it can still be on its way."""
+    """Free the key: it did not happen, and no message of it can still arrive (T10)."""
     return NOT_EXECUTED.apply(ref, read_token=read_token)
 
 
 def requeue_deferred(ref: Ref, read_token: UUID, pick_up: int) -> bool:
-    """T10 for deferred work: it did not happen; a worker may take it again."""
+    """Let deferred work wait for a worker again: it did not happen (T10)."""
     return NOT_EXECUTED_DEFERRED.apply(ref, read_token=read_token, pick_up=pick_up)
 
 
 def ask_later(ref: Ref, read_token: UUID, wait: float, cap: int) -> bool:
-    """T11: ask again later; False when the tries are used up or somebody settled it."""
+    """Ask again later (T11). False if the tries are used up or the record was settled."""
     return INCONCLUSIVE.apply(ref, read_token=read_token, wait=wait, cap=cap)
 
 
 def give_up(ref: Ref, read_token: UUID, cap: int) -> bool:
-    """T12: the last try was inconclusive; a person has to look."""
+    """Leave the record to a person: the last try was inconclusive (T12)."""
     return GIVE_UP.apply(ref, read_token=read_token, cap=cap)
 
 
 def give_up_unattended(ref: Ref, read_token: UUID, limit: float) -> bool:
-    """T12n: no process that can settle it has come within the limit; a person has to look."""
+    """Leave the record to a person: no process that can settle it has appeared within the limit (T12n)."""
     return UNATTENDED.apply(ref, read_token=read_token, since=-limit)
 
 
 def win_turn(ref: Ref, read_token: UUID, wait: float) -> bool:
-    """T11q: win the right to ask, or to send a message, once for this due time. The next one comes after `wait`."""
+    """Win the right to ask, or to send a message, once for this due time (T11q). The next turn comes after `wait`."""
     return WIN_TURN.apply(ref, read_token=read_token, wait=wait)
 
 
 def postpone(ref: Ref, read_token: UUID, wait: float) -> bool:
-    """T11p: ask again later; not counted as a try."""
+    """Ask again later, without counting a try (T11p)."""
     return POSTPONE.apply(ref, read_token=read_token, wait=wait)
 
 
 def confirm(ref: Ref, reply: Reply) -> bool:
-    """T13: somebody who knows says that it happened."""
+    """Complete the record on the word of a webhook or an operator (T13)."""
     return EVIDENCE.apply(ref, **reply_values(reply))
 
 
 def deny(ref: Ref) -> bool:
-    """T13'': a webhook says that it did not happen; the reconciler asks at once, under its own rules."""
+    """Let the reconciler ask at once, under its usual rules: a webhook reports that it did not happen (T13'')."""
     return DENIAL.apply(ref)
 
 
 def dismiss(ref: Ref) -> bool:
-    """T14: an operator vouches that it did not happen."""
+    """Free the key on the word of an operator (T14)."""
     return DISMISS.apply(ref)
 
 
 def reset(ref: Ref) -> bool:
-    """T14': give the reconciler, or the resumer, all its tries once more."""
+    """Give the reconciler, or the resumer, all its tries again (T14')."""
     return TRY_AGAIN.apply(ref)

@@ -29,7 +29,7 @@ class Watchdog:
         return Deadline(self, descriptor, seconds)
 
     def release(self, ticket: "Deadline") -> None:
-        with self._changed:  # the descriptor may be somebody else's as soon as this returns
+        with self._changed:  # the descriptor may belong to another connection as soon as this returns
             self._guarded.pop(ticket, None)
 
     def register(self, ticket: "Deadline", deadline: float, descriptor: int) -> None:
