@@ -23,7 +23,7 @@ from django_idempotency.console.keyset import Rows
 from django_idempotency.console.wording import badge
 from django_idempotency.fields import StatementNow
 from django_idempotency.models import IdempotencyKey
-from django_idempotency.store.database import alias
+from django_idempotency.store.records import alias
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[IdempotencyKey]

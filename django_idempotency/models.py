@@ -8,7 +8,7 @@ from django.db.models import Q, Value
 from django.utils.translation import gettext_lazy as _
 
 from django_idempotency.core.audit import Kind
-from django_idempotency.core.identity import Ref, derive_key
+from django_idempotency.core.calls import Ref, derive_key
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.states import Status
 from django_idempotency.fields import ExactCharField, PresentIndex, StatementNow

@@ -27,7 +27,7 @@ from django_idempotency.http.atomic_requests import opt_out_of_atomic_requests
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.monitoring.units import format_interval
 from django_idempotency.store import records
-from django_idempotency.store.database import alias
+from django_idempotency.store.records import alias
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from django_idempotency.flow.unattended import is_unattended
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.monitoring.units import format_interval
 from django_idempotency.store import records
-from django_idempotency.store.database import alias
+from django_idempotency.store.records import alias
 
 MAY_SEE_CONTENT: Final = "django_idempotency.view_content"
 EVENTS_SHOWN: Final = 200

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from math import ceil
 from uuid import UUID
 
-from django_idempotency.core.calls import Call
-from django_idempotency.core.identity import Ref
+from django_idempotency.core.calls import Call, Ref
 from django_idempotency.core.policy import AfterExpiry, LostLease, Policy
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status

@@ -19,7 +19,7 @@ from django_idempotency.flow.other_databases import watch_other_databases
 from django_idempotency.signals import announce
 from django_idempotency.store import attempts, claims, limits
 from django_idempotency.store.continuity import Replaced, RolledBack
-from django_idempotency.store.database import alias
+from django_idempotency.store.records import alias
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from django.db import transaction
 
 from django_idempotency import signals
 from django_idempotency.core.audit import Kind
-from django_idempotency.core.calls import Call
+from django_idempotency.core.calls import Call, Ref
 from django_idempotency.core.decisions import (
     Accepted,
     Answer,
@@ -29,7 +29,6 @@ from django_idempotency.core.decisions import (
     TooEarly,
     decide,
 )
-from django_idempotency.core.identity import Ref
 from django_idempotency.core.problems import EXHAUSTED, render
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import StoreUnavailable
@@ -37,7 +36,7 @@ from django_idempotency.flow.attempt import Attempt, Lease, digest_of_namespace
 from django_idempotency.flow.registry import knows
 from django_idempotency.signals import announce, logger, security
 from django_idempotency.store import claims, events, jobs, limits, operations, records
-from django_idempotency.store.database import alias
+from django_idempotency.store.records import alias
 
 ROUNDS: Final = 8  # each lost round is a race that another request won
 

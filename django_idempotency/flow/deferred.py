@@ -28,8 +28,8 @@ from django_idempotency.flow.finish import Ending, finish
 from django_idempotency.flow.messages import pick_up_seconds, send_on_commit
 from django_idempotency.flow.registry import Operation, operation_of
 from django_idempotency.store import attempts, claims, records
-from django_idempotency.store.database import alias
 from django_idempotency.store.operations import StoredOperation
+from django_idempotency.store.records import alias
 
 Write: TypeAlias = Callable[[], Mapping[str, Any] | None]
 

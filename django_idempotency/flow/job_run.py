@@ -16,8 +16,8 @@ from django_idempotency.fields import StatementNow
 from django_idempotency.models import MaintenanceRun
 from django_idempotency.signals import logger
 from django_idempotency.store import jobs, limits
-from django_idempotency.store.database import alias
 from django_idempotency.store.deletion import is_contended
+from django_idempotency.store.records import alias
 
 ReportProgress = Callable[[Counter[str]], None]
 Look = Callable[[int, str, int], list[jobs.Due]]  # limit, database, seconds since the run began

@@ -14,7 +14,7 @@ from django.db import Error, connections
 
 from django_idempotency import signals
 from django_idempotency.core.audit import Kind
-from django_idempotency.core.identity import Ref, make_record_id, parse_namespace, parse_record_id
+from django_idempotency.core.calls import Ref, make_record_id, parse_namespace, parse_record_id
 from django_idempotency.core.states import Status
 from django_idempotency.flow.messages import pick_up_seconds, send_on_commit
 from django_idempotency.flow.reconcile import reconcile_one
@@ -33,7 +33,7 @@ from django_idempotency.flow.settle import (
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.signals import logger
 from django_idempotency.store import events, jobs, operations, records, verdicts
-from django_idempotency.store.database import alias
+from django_idempotency.store.records import alias
 
 Reference: TypeAlias = UUID | str | tuple[str, str]
 

@@ -15,7 +15,7 @@ from django.dispatch import Signal
 from django_idempotency import signals
 from django_idempotency.conf import conf
 from django_idempotency.core.audit import Kind
-from django_idempotency.core.identity import Ref
+from django_idempotency.core.calls import Ref
 from django_idempotency.core.progress import Progress
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status

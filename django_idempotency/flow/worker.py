@@ -8,8 +8,7 @@ from uuid import UUID, uuid4
 from django_idempotency import signals
 from django_idempotency.conf import conf, default_policy
 from django_idempotency.core.audit import Kind
-from django_idempotency.core.calls import Call
-from django_idempotency.core.identity import parse_record_id
+from django_idempotency.core.calls import Call, parse_record_id
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import LostFence, NotExecuted, OutcomeUnknown
@@ -24,8 +23,8 @@ from django_idempotency.flow.unattended import postpone_unattended
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.signals import announce, logger
 from django_idempotency.store import attempts, claims, events, jobs, records, verdicts
-from django_idempotency.store.database import alias
 from django_idempotency.store.operations import StoredOperation
+from django_idempotency.store.records import alias
 
 ELSEWHERE_SECONDS: Final = 300.0  # until work is offered again that this process has no code for
 

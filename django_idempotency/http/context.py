@@ -20,7 +20,7 @@ from django_idempotency.flow.finish import finish
 from django_idempotency.flow.steps import run_steps
 from django_idempotency.http.atomic_requests import RollbackRequired, check_for_rollback
 from django_idempotency.http.responses import accepted_response, plain_response
-from django_idempotency.store.database import alias
+from django_idempotency.store.records import alias
 
 T = TypeVar("T")
 

@@ -39,7 +39,7 @@ from django_idempotency.http.requests import (
     rewind,
     runs_unprotected,
 )
-from django_idempotency.store.database import alias
+from django_idempotency.store.records import alias
 
 Handler = Callable[[], Any]
 # Django turns these exceptions into a 400, 403 or 404.

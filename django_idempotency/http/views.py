@@ -28,8 +28,8 @@ from django_idempotency.models import IdempotencyKey
 from django_idempotency.monitoring.health import health
 from django_idempotency.signals import logger
 from django_idempotency.store import records
-from django_idempotency.store.database import alias
 from django_idempotency.store.limits import limited
+from django_idempotency.store.records import alias
 
 HEALTH_LIMIT_SECONDS: Final = 2.0
 

@@ -11,7 +11,7 @@ from django.db import Error, connections
 from django_idempotency import maintenance
 from django_idempotency.maintenance import Bounds
 from django_idempotency.monitoring.jobs import BY_NAME
-from django_idempotency.store.database import alias
+from django_idempotency.store.records import alias
 
 _LARGEST_BATCH: Final = 100_000
 _A_YEAR: Final = 365 * 86_400

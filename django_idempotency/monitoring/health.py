@@ -21,8 +21,8 @@ from django_idempotency.monitoring.findings import (
     describe_plainly,
     find_problems,
 )
-from django_idempotency.store.database import alias
 from django_idempotency.store.pooler import find_unsafe_options
+from django_idempotency.store.records import alias
 
 LONGEST_WAIT: Final = timedelta(days=365)  # what a database can subtract
 

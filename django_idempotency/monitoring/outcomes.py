@@ -19,8 +19,8 @@ from django_idempotency.conf import conf
 from django_idempotency.monitoring.metrics import PREFIX, subscribe, unsubscribe
 from django_idempotency.signals import logger
 from django_idempotency.store import counts
-from django_idempotency.store.database import alias
 from django_idempotency.store.limits import limited
+from django_idempotency.store.records import alias
 
 UID: Final = "django_idempotency.monitoring.outcomes"
 FLUSH_SECONDS: Final = 10.0

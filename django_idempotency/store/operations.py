@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from django_idempotency.core.identity import Ref
+from django_idempotency.core.calls import Ref
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.states import Status
 from django_idempotency.models import IdempotencyKey

@@ -3,14 +3,21 @@
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from django.db import router
+
+from django_idempotency.core.calls import Ref
 from django_idempotency.core.decisions import Record
-from django_idempotency.core.identity import Ref
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.replies import Reply, dump_headers, load_headers
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import UnreadableReply
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.store.dialects import Statement
+
+
+def alias() -> str:
+    """The database of the records: always the one that is written to."""
+    return router.db_for_write(IdempotencyKey)
 
 
 class Columns(NamedTuple):

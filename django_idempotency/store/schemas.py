@@ -12,7 +12,7 @@ from django.db import connections
 
 from django_idempotency.conf import is_in, tenant_model
 from django_idempotency.signals import logger
-from django_idempotency.store.database import alias
+from django_idempotency.store.records import alias
 
 J = TypeVar("J", bound=Callable[..., Counter[str]])  # takes `maintenance.Bounds` or nothing
 

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 from pytest_django.plugin import DjangoDbBlocker
 
-from django_idempotency.core.identity import make_record_id
+from django_idempotency.core.calls import make_record_id
 from tests.celery.served.operations import gate
 from tests.celery.served.tasks import came
 from tests.kit.celery_processes import Broker, CeleryProcess, worker

@@ -22,7 +22,7 @@ from django_idempotency import Status, maintenance
 from django_idempotency.console.dashboard import numbers
 from django_idempotency.console.dashboard.numbers import PERIODS, Figures, clear_cache, load_figures, read_figures
 from django_idempotency.console.wording import format_estimate
-from django_idempotency.core.identity import make_record_id
+from django_idempotency.core.calls import make_record_id
 from django_idempotency.models import IdempotencyKey, MaintenanceRun
 from django_idempotency.monitoring.units import format_number
 from django_idempotency.store import counts

@@ -7,9 +7,8 @@ from uuid import UUID, uuid4
 from django.utils import timezone
 
 from django_idempotency import FingerprintRule, Policy, Reply, Status
-from django_idempotency.core.calls import Call
+from django_idempotency.core.calls import Call, make_record_id
 from django_idempotency.core.fingerprint import RequestParts, seal
-from django_idempotency.core.identity import make_record_id
 from django_idempotency.models import IdempotencyKey
 
 Row: TypeAlias = dict[str, Any]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from django_idempotency.core.identity import make_record_id
+from django_idempotency.core.calls import make_record_id
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.once import Claim
 from testproject.payments.models import LedgerEntry

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from django_idempotency import Status
-from django_idempotency.core.identity import make_record_id
+from django_idempotency.core.calls import make_record_id
 from django_idempotency.models import IdempotencyKey
 from tests.kit.rows import SCOPE, columns_for, snapshot
 from tests.kit.threads import Actor, actors

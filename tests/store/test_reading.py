@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from django_idempotency import Reply, Status
 from django_idempotency.core.audit import Kind
-from django_idempotency.core.identity import Ref, derive_key
+from django_idempotency.core.calls import Ref, derive_key
 from django_idempotency.core.policy import LostLease
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.fields import StatementNow

@@ -4,8 +4,7 @@ from typing import Final
 from uuid import UUID
 
 from django_idempotency import Status
-from django_idempotency.core.calls import Call
-from django_idempotency.core.identity import Ref
+from django_idempotency.core.calls import Call, Ref
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.replies import dump_headers
 from django_idempotency.core.transitions import Event

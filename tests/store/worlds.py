@@ -5,7 +5,7 @@ from itertools import product
 from uuid import UUID, uuid4
 
 from django_idempotency import Status
-from django_idempotency.core.identity import make_record_id
+from django_idempotency.core.calls import make_record_id
 from django_idempotency.core.transitions import Guard
 from django_idempotency.models import IdempotencyKey
 from tests.kit.rows import SCOPE, a_row, columns_for, put, snapshot

@@ -18,8 +18,8 @@ from django_idempotency.monitoring.findings import Finding, JobRun, Snapshot, fi
 from django_idempotency.monitoring.health import get_longest_silence, load_job_runs
 from django_idempotency.store import counts
 from django_idempotency.store.dashboard import Row, load_records
-from django_idempotency.store.database import alias
 from django_idempotency.store.dialects import place_in_id_order
+from django_idempotency.store.records import alias
 
 SAMPLE: Final = 5_000
 MOST: Final = 5_000  # of each kind of open record
