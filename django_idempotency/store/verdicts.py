@@ -64,9 +64,13 @@ UNATTENDED = Statement(
 )
 
 # Before the provider is asked, or a worker is sent a message: of two jobs that read the same row one wins.
+# Only an unknown outcome has a time for its next check, as a constraint says, so the status is not named again.
 WIN_TURN = Statement(
     "T11q",
-    f"UPDATE idempotency_key SET reconcile_after = {{now + %(wait)s}} WHERE {_AS_READ} AND reconcile_after <= {{now}}",
+    f"""
+    UPDATE idempotency_key SET reconcile_after = {{now + %(wait)s}}
+    WHERE {_HERE} AND attempt_token = %(read_token)s AND reconcile_after <= {{now}}
+    """,
 )
 
 # Ask again later without counting a try: there is no reconciler, or the grace period has not passed.

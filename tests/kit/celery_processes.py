@@ -28,11 +28,15 @@ WORKER = ("worker", "--loglevel", "INFO", "--concurrency", "2", "--without-gossi
 
 @dataclass(frozen=True)
 class Broker:
-    """One queue of one broker, belonging to one test."""
+    """The queues of one test on one broker: its own, and that of the maintenance jobs."""
 
     url: str
     queue: str
     folder: Path
+
+    @property
+    def queues(self) -> tuple[str, str]:
+        return self.queue, f"{self.queue}.maintenance"
 
     def send(self, task: str, *arguments: Any, task_id: str | None = None) -> None:
         """A message past the service."""
@@ -49,25 +53,30 @@ class Broker:
         }
 
     def waiting(self) -> int:
-        """How many messages lie in the queue."""
+        """How many messages lie in the queues."""
         with self._connection() as connection:
-            channel: Any = connection.default_channel
-            try:
-                return int(channel.queue_declare(self.queue, passive=True).message_count)
-            except connection.channel_errors:
-                return 0
+            return sum(self._waiting_in(queue, connection) for queue in self.queues)
+
+    def _waiting_in(self, queue: str, connection: Connection) -> int:
+        channel: Any = connection.channel()  # one of its own: a queue that is not there closes it
+        try:
+            return int(channel.queue_declare(queue, passive=True).message_count)
+        except connection.channel_errors:
+            return 0
 
     def empty(self) -> None:
         """Forget every message."""
         with self._connection() as connection:
             channel: Any = connection.default_channel
-            channel.queue_purge(self.queue)
+            for queue in self.queues:
+                channel.queue_purge(queue)
 
     def clear(self) -> None:
         with self._connection() as connection:
             channel: Any = connection.default_channel
-            channel.queue_delete(self.queue)
-            channel.exchange_delete(self.queue)
+            for queue in self.queues:
+                channel.queue_delete(queue)
+                channel.exchange_delete(queue)
 
     def _connection(self) -> Connection:
         return Connection(self.url, transport_options=self.transport_options())
