@@ -19,6 +19,7 @@ from django_idempotency.flow.claim import lapse
 from django_idempotency.flow.job_run import ActiveRun, Bounds, Look, record_run
 from django_idempotency.flow.messages import pick_up_seconds, send, sender
 from django_idempotency.flow.reconcile import reconcile_one
+from django_idempotency.flow.schemas import in_every_schema
 from django_idempotency.flow.settle import Outcome
 from django_idempotency.flow.worker import perform, resume_one
 from django_idempotency.monitoring.health import health
@@ -26,7 +27,6 @@ from django_idempotency.signals import announce, logger
 from django_idempotency.store import counts as outcomes
 from django_idempotency.store import events, jobs
 from django_idempotency.store.deletion import delete_page
-from django_idempotency.store.schemas import in_every_schema
 
 __all__ = ["Bounds", "health", "reap", "reconcile", "resume", "sweep", "work"]
 

@@ -43,8 +43,8 @@ globals().update({job.task: _make_task(job) for job in SCHEDULED})  # so that pr
 
 @shared_task(name="django_idempotency.run_operation", ignore_result=True)
 def run_operation(record: str, schema: str = "") -> str:
+    from django_idempotency.flow.schemas import enter_schema
     from django_idempotency.flow.worker import perform
-    from django_idempotency.store.schemas import enter_schema
 
     with enter_schema(schema):
         return perform(record)
@@ -57,7 +57,7 @@ def celery_sender() -> Callable[[str], object] | None:
 
 def _send(record: str) -> None:
     """Send the message, with one retry: if the broker is down, the sweeper sends it again later."""
-    from django_idempotency.store.schemas import current_schema, has_schemas
+    from django_idempotency.flow.schemas import current_schema, has_schemas
 
     tenant = {"schema": current_schema()} if has_schemas() else {}
     run_operation.apply_async((record,), tenant, retry_policy={"max_retries": 1, "interval_start": 0})

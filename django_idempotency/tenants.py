@@ -12,7 +12,7 @@ __all__ = ["host_tenant", "schema_tenant"]
 
 def schema_tenant(request: HttpRequest | None = None) -> str:
     """Return the schema that django-tenants has chosen. It is known outside HTTP too, for `once` and `enqueue`."""
-    from django_idempotency.store.schemas import current_schema  # settings may name this module before apps are loaded
+    from django_idempotency.flow.schemas import current_schema  # settings may name this module before apps are loaded
 
     schema = current_schema()
     if not schema:

@@ -98,7 +98,7 @@ def _wait(give: Callable[[], Any], seconds: float) -> Any:
     except TimeoutError:
         if future.cancel():
             raise OperationalError(_TOO_LATE) from None
-        return future.result()  # it came at this moment
+        return future.result()  # pragma: no cover - a race: it came at this moment
 
 
 def _deliver(give: Callable[[], Any], future: "Future[Any]") -> None:

@@ -184,3 +184,10 @@ def test_the_two_profiles_differ_where_the_two_texts_do() -> None:
     assert (STRIPE.mismatch, STRIPE.replayed_header, STRIPE.shape) == (400, "Idempotent-Replayed", Shape.STRIPE)
     assert STRIPE.release_invalid
     assert not IETF.release_invalid
+
+
+@pytest.mark.parametrize("wrong", [5, "", None])
+def test_a_tenant_outside_http_is_a_text(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="tenant must return a str that is not empty"):
+        Policy(tenant=lambda: wrong).tenant_without_request()
+    assert Policy(tenant=lambda: "acme").tenant_without_request() == "acme"

@@ -36,7 +36,7 @@ def layout(request: pytest.FixtureRequest) -> str:
 def database(layout: str) -> Iterator[str]:
     parts = urlsplit(settings.DATABASE_URL)
     name = sql.Identifier(f"{parts.path[1:]}_tenants_{layout}")
-    with psycopg.connect(settings.DATABASE_URL, autocommit=True) as server:
+    with psycopg.connect(settings.DATABASE_URL, dbname="postgres", autocommit=True) as server:
         server.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(name))
         server.execute(sql.SQL("CREATE DATABASE {}").format(name))
         yield urlunsplit(parts._replace(path=f"{parts.path}_tenants_{layout}"))

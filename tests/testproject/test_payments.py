@@ -117,7 +117,7 @@ def test_a_body_that_is_no_json_object_is_refused(site: Site, path: str, body: b
 
 
 def test_failing_before_the_charge_charges_nothing(site: Site, path: str) -> None:
-    assert site.alice.post(path, simulated(fail="before")).status == 500
+    assert site.alice.post(path, simulated(fail="before")).status == 503
     assert site.charges() == []
 
 
