@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,9 +67,10 @@ class Broker:
     def empty(self) -> None:
         """Forget every message."""
         with self._connection() as connection:
-            channel: Any = connection.default_channel
             for queue in self.queues:
-                channel.queue_purge(queue)
+                channel: Any = connection.channel()  # one of its own: a queue that is not there closes it
+                with suppress(*connection.channel_errors):
+                    channel.queue_purge(queue)
 
     def clear(self) -> None:
         with self._connection() as connection:
