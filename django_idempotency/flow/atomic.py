@@ -80,13 +80,17 @@ def peek_alone(call: Call, using: str) -> Answer | None:
 
 
 def _name_failure(error: Exception, completion: Completion) -> Exception:
-    """Return what to raise: everything was rolled back, so a failure of the store means that nothing was executed."""
-    if isinstance(error, Uncertain | RolledBack) or (isinstance(error, Error) and completion.was_lost(error)):
-        failure: Exception = StoreUnavailable()
-    else:
-        failure = error
-    if isinstance(failure, StoreUnavailable):
-        announce(signals.store_failed, using=completion.attempt.using, error=failure)
+    """Return what to raise if the store failed. Everything was rolled back, so nothing was executed.
+
+    That is not known of a view that derived a downstream key: it may have called an external service.
+    """
+    failed = isinstance(error, Uncertain | RolledBack | StoreUnavailable)
+    if not failed and not (isinstance(error, Error) and completion.was_lost(error)):
+        return error
+    failure = error if isinstance(error, StoreUnavailable) else StoreUnavailable()
+    announce(signals.store_failed, using=completion.attempt.using, error=failure)
+    if completion.attempt.reached_out:
+        return OutcomeUnknown("The store failed after a downstream key was derived.")
     return failure
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from django.http import HttpRequest
 from django.http.request import RawPostDataException
@@ -34,8 +34,6 @@ from django_idempotency.signals import logger
 
 ANONYMOUS: Final = "anonymous"
 UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
-F = TypeVar("F")
-_TEXT_ENCODINGS: Final = ("utf-8", "utf8", "us-ascii", "iso-8859-1", "latin-1")  # these decode every form
 
 
 def key_lines(request: HttpRequest, policy: Policy) -> list[str]:

@@ -213,6 +213,28 @@ def test_a_store_that_goes_away_after_a_call_leaves_doubt(proxy: Proxy, settings
     assert (answer.status_code, answer.json()["safe_new_key"]) == (409, False)
 
 
+@pytest.mark.parametrize("called", [True, False], ids=["after a call", "without a call"])
+def test_an_atomic_view_whose_store_goes_away_is_free_only_if_it_called_nothing(
+    proxy: Proxy, settings: Any, called: bool
+) -> None:
+    """Its writes are rolled back for certain, but not the charge that it asked for."""
+
+    @idempotent(mode="atomic", share_anonymous=True, claim_limit=SHORT)
+    def pay(request: Any) -> HttpResponse:
+        if called:
+            request.idempotency.derive("charge")
+        proxy.close()
+        return HttpResponse("paid")
+
+    settings.DATABASE_ROUTERS = [Router()]
+    settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": [path("it", pay, name="it")]})
+    answer = Client().post("/it", headers={"Idempotency-Key": uuid4().hex})
+    if called:
+        assert (answer.status_code, answer.json()["safe_new_key"]) == (409, False)
+    else:
+        assert answer.status_code == 503
+
+
 def test_another_body_after_a_lost_connection_is_warned_against_a_new_key(proxy: Proxy, settings: Any) -> None:
     """The charge may have happened: a client that is told "use a new key" pays twice."""
 
