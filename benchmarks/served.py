@@ -1,25 +1,87 @@
-"""What `benchmarks.views` serves: one view, bare and protected. It reads a user and writes a ledger entry."""
+"""What `python -m benchmarks` serves: one view, plain and of Django REST framework, bare and protected in each way.
+
+The view reads a user and writes a ledger entry.
+"""
 
 from __future__ import annotations
+
+from functools import partial
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import path
+from rest_framework.permissions import AllowAny
+from rest_framework.renderers import JSONRenderer
+from rest_framework.response import Response
+from rest_framework.views import APIView
 
+from benchmarks import by_hand
+from django_idempotency.conf import Arguments
 from django_idempotency.decorators import idempotent
+from django_idempotency.rest_framework import IdempotentMixin
 from testproject.payments.models import LedgerEntry
 
 
-def work(request: HttpRequest) -> HttpResponse:
+def write_entry() -> dict[str, Any]:
     owner = User.objects.get(username="alice")
     entry = LedgerEntry.objects.create(owner=owner, reference="benchmark", account="current", amount=1)
-    return JsonResponse({"id": entry.pk, "amount": entry.amount}, status=201)
+    return {"id": entry.pk, "amount": entry.amount}
 
 
-anybody = {"share_anonymous": True}
-bare = transaction.atomic(work)
-leased = idempotent(operation="leased", **anybody)(work)
-atomic = idempotent(operation="atomic", mode="atomic", **anybody)(work)
+def work(request: HttpRequest) -> HttpResponse:
+    return JsonResponse(write_entry(), status=201)
 
-urlpatterns = [path("bare", bare), path("leased", leased), path("atomic", atomic)]
+
+def rest_work(request: Any) -> Any:
+    """Render at once: whoever stores a response by hand needs its bytes."""
+    response: Any = Response(write_entry(), status=201)
+    response.accepted_renderer, response.accepted_media_type = request.accepted_renderer, "application/json"
+    response.renderer_context = request.parser_context
+    return response.render()
+
+
+class Bare(APIView):
+    authentication_classes = ()
+    permission_classes = (AllowAny,)
+    renderer_classes = (JSONRenderer,)
+
+    def post(self, request: Any) -> Any:
+        with transaction.atomic():
+            return Response(write_entry(), status=201)
+
+
+class LeasedByHand(Bare):
+    def post(self, request: Any) -> Any:
+        return by_hand.leased(rest_work, request)
+
+
+class AtomicByHand(Bare):
+    def post(self, request: Any) -> Any:
+        return by_hand.atomic(rest_work, request)
+
+
+class Leased(IdempotentMixin, Bare):
+    idempotency = Arguments({"operation": "rest-leased", "mode": "leased", "share_anonymous": True})
+
+    def post(self, request: Any) -> Any:
+        return Response(write_entry(), status=201)
+
+
+class Atomic(Leased):
+    idempotency = Arguments({"operation": "rest-atomic", "mode": "atomic", "share_anonymous": True})
+
+
+urlpatterns = [
+    path("bare", transaction.atomic(work)),
+    path("leased/by-hand", partial(by_hand.leased, work)),
+    path("leased", idempotent(operation="leased", mode="leased", share_anonymous=True)(work)),
+    path("atomic/by-hand", partial(by_hand.atomic, work)),
+    path("atomic", idempotent(operation="atomic", mode="atomic", share_anonymous=True)(work)),
+    path("rest/bare", Bare.as_view()),
+    path("rest/leased/by-hand", LeasedByHand.as_view()),
+    path("rest/leased", Leased.as_view()),
+    path("rest/atomic/by-hand", AtomicByHand.as_view()),
+    path("rest/atomic", Atomic.as_view()),
+]

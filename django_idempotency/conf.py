@@ -9,6 +9,7 @@ from copy import copy
 from dataclasses import fields, replace
 from datetime import timedelta
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any, Final, Generic, TypeVar
 
 from django.conf import settings
@@ -166,7 +167,12 @@ def upload_limit() -> int | None:
 
 def default_namespace() -> str:
     """Return what separates this installation from others. A digest, so that it can be written into the settings."""
-    return hmac.digest(force_bytes(settings.SECRET_KEY), b"django_idempotency.namespace", "sha256").hex()
+    return _digest_secret(settings.SECRET_KEY)
+
+
+@lru_cache(maxsize=1)
+def _digest_secret(secret: str | bytes) -> str:
+    return hmac.digest(force_bytes(secret), b"django_idempotency.namespace", "sha256").hex()
 
 
 def debug() -> bool:

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -34,6 +34,7 @@ def make_record_id(scope: str, key: str) -> UUID:
     return UUID(bytes=digest.digest()[:16], version=5)
 
 
+@lru_cache(maxsize=256)
 def digest_namespace(namespace: str) -> str:
     """Return what a record and its downstream keys keep of a namespace."""
     return sha256(namespace.encode()).hexdigest()[:_NAMESPACE_LENGTH]

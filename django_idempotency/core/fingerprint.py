@@ -4,9 +4,11 @@ import re
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 from hmac import compare_digest
 from hmac import new as new_hmac
+from struct import Struct
 from typing import Final, Protocol, TypeAlias
 
 from django_idempotency.core.canonical import canonicalize_form, canonicalize_json, encode, select_by_name
@@ -22,6 +24,8 @@ _STORED: Final = re.compile(r"v1:(?P<secret_id>[\w-]{0,16}):(?P<raw>[\w-]{43}):(
 _SECRET_ID: Final = re.compile(r"[\w-]{1,16}", re.ASCII)
 _JSON_TYPE: Final = re.compile(r"application/json|[^/]+/[^/]+\+json")
 _CHARSET: Final = re.compile(r';\s*charset\s*=\s*"?([^\s;"]*)', re.IGNORECASE)
+
+_pack_length: Final = Struct(">Q").pack
 
 # One property of a request that is compared: a word for what it is, then its values. The number of values and the
 # length of each are hashed too, so no two lists of pieces give the same bytes.
@@ -93,10 +97,9 @@ class FingerprintRule:
 def seal(request: RequestParts, rule: FingerprintRule) -> str:
     """Return the text to store: version, secret id, raw digest and, if the body has one, canonical digest."""
     secret = None if rule.secret_id is None else rule.secrets[rule.secret_id]
-    compared = _Compared(request, rule)
+    compared = _Compared(request, rule, secret)
     raw, canonical = compared.as_sent(), compared.in_canonical_form()
-    canonical_digest = "" if canonical is None else _digest(secret, canonical)
-    return ":".join((_VERSION, rule.secret_id or "", _digest(secret, raw), canonical_digest))
+    return ":".join((_VERSION, rule.secret_id or "", raw, canonical or ""))
 
 
 def is_same_fingerprint(stored: str, fresh: str) -> bool:
@@ -124,53 +127,61 @@ def is_fingerprint_of(stored: str, request: RequestParts, rule: FingerprintRule)
             f"The stored fingerprint was made with the secret {found['secret_id']!r}, which is not configured. Keep "
             "old secrets in IDEMPOTENCY['SECRETS'] until their records have expired."
         )
-    compared = _Compared(request, rule)
-    if compare_digest(found["raw"], _digest(secret, compared.as_sent())):
+    compared = _Compared(request, rule, secret)
+    if compare_digest(found["raw"], compared.as_sent()):
         return True
     canonical = compared.in_canonical_form() if found["canonical"] else None
-    return canonical is not None and compare_digest(found["canonical"], _digest(secret, canonical))
+    return canonical is not None and compare_digest(found["canonical"], canonical)
 
 
 class _Hash(Protocol):
     def update(self, data: bytes, /) -> None: ...
     def digest(self) -> bytes: ...
+    def copy(self) -> "_Hash": ...
 
 
-def _digest(secret: bytes | None, pieces: Iterable[Piece]) -> str:
-    hashed: _Hash = sha256() if secret is None else new_hmac(secret, digestmod=sha256)
+def _serialize(pieces: Iterable[Piece]) -> list[bytes]:
+    chunks: list[bytes] = []
     for piece in pieces:
-        hashed.update(len(piece).to_bytes(8, "big"))
+        chunks += (_pack_length(len(piece)),)
         for value in piece:
-            hashed.update(len(value).to_bytes(8, "big"))
-            hashed.update(value)
-    return urlsafe_b64encode(hashed.digest()).rstrip(b"=").decode("ascii")
+            chunks += (_pack_length(len(value)), value)
+    return chunks
 
 
 class _Compared:
-    """The pieces of one request that one rule compares: two requests with equal pieces are the same request."""
+    """The pieces of one request that one rule compares: two requests with equal pieces are the same request.
 
-    def __init__(self, request: RequestParts, rule: FingerprintRule) -> None:
+    Both digests begin with the same pieces, which are hashed once.
+    """
+
+    def __init__(self, request: RequestParts, rule: FingerprintRule, secret: bytes | None) -> None:
         self._request = request
         self._rule = rule
-        self._head = _head(request, rule)
+        self._head: _Hash = sha256() if secret is None else new_hmac(secret, digestmod=sha256)
+        self._head.update(b"".join(_serialize(_head(request, rule))))
         self._parts: list[Piece] | None = None
         if rule.compares_body and request.parts is not None:
             self._parts = [_describe_part(part) for part in request.parts]
 
-    def as_sent(self) -> list[Piece]:
-        """Return the pieces with the body byte for byte, or with the parts of a multipart body in their order."""
+    def as_sent(self) -> str:
+        """Return the digest with the body byte for byte, or with the parts of a multipart body in their order."""
         if not self._rule.compares_body:
-            return self._head
+            return self._digest([])
         if self._parts is not None:
-            return [*self._head, *((b"part", *part) for part in self._parts)]
-        return [*self._head, (b"body", self._request.body)]
+            return self._digest((b"part", *part) for part in self._parts)
+        return self._digest([(b"body", self._request.body)])
 
-    def in_canonical_form(self) -> list[Piece] | None:
-        """Return the pieces with the body by its meaning; None if only its bytes can be compared."""
+    def in_canonical_form(self) -> str | None:
+        """Return the digest with the body by its meaning; None if only its bytes can be compared."""
         body = self._canonical_body() if self._rule.compares_body else []
-        if not body:
-            return None
-        return [*self._head, (b"fields", *map(encode, self._rule.fields or ())), *body]
+        return self._digest([(b"fields", *map(encode, self._rule.fields or ())), *body]) if body else None
+
+    def _digest(self, pieces: Iterable[Piece]) -> str:
+        hashed = self._head.copy()
+        for chunk in _serialize(pieces):
+            hashed.update(chunk)
+        return urlsafe_b64encode(hashed.digest()).rstrip(b"=").decode("ascii")
 
     def _canonical_body(self) -> list[Piece]:
         if self._parts is not None:
@@ -215,6 +226,7 @@ def _digest_content(content: bytes | Iterable[bytes]) -> bytes:
     return digest.digest()
 
 
+@lru_cache(maxsize=64)
 def _parse_content_type(content_type: str) -> tuple[str, str]:
     """Return the media type without parameters, and the charset; empty for UTF-8, which is also the default."""
     charsets = (charset.lower() for charset in _CHARSET.findall(content_type))

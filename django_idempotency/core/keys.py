@@ -80,10 +80,11 @@ def _too_long(rule: KeyRule) -> InvalidKey:
 def _require_ascii(text: str) -> None:
     if not text:
         raise _invalid("empty")
+    if text.isascii() and text.isprintable():
+        return
     if re.search(r"[\x00-\x1f\x7f]", text):
         raise _invalid("control_character")
-    if not text.isascii():
-        raise _invalid("not_ascii")
+    raise _invalid("not_ascii")
 
 
 def _parse_quoted(text: str) -> str:

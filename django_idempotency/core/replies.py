@@ -132,7 +132,7 @@ def _is_private(name: str) -> bool:
 
 def unfold(value: str) -> str:
     """Return a header's value with a space for each line break or control character, which HTTP does not allow."""
-    return _CONTROL.sub(" ", value)
+    return value if value.isprintable() else _CONTROL.sub(" ", value)
 
 
 def capture(status: int, headers: Iterable[tuple[str, str]], body: bytes | None, rule: ReplyRule) -> Reply:

@@ -5,8 +5,8 @@ A protected view therefore opts out for every database alias, and the transactio
 opened here, after the claim.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 from django.db import connections, transaction
@@ -32,17 +32,25 @@ def opt_out_of_atomic_requests(view: F) -> F:
     return view
 
 
-@contextmanager
-def open_atomic_requests(request: HttpRequest, view: Any, *, except_for: str | None = None) -> Iterator[None]:
-    """Open the transactions of ATOMIC_REQUESTS, one per alias.
+def open_atomic_requests(
+    request: HttpRequest, view: Any, *, except_for: str | None = None
+) -> AbstractContextManager[object]:
+    """Open the transactions of ATOMIC_REQUESTS, one per alias, for a block.
 
     Left out are the aliases that the view opted out of itself, and `except_for`.
     """
+    switched_on = [alias for alias, settings in connections.settings.items() if settings["ATOMIC_REQUESTS"]]
+    if not switched_on:
+        return nullcontext()
     opted_out = _opted_out(request, view)
+    return _open(alias for alias in switched_on if alias not in opted_out and alias != except_for)
+
+
+@contextmanager
+def _open(aliases: Iterable[str]) -> Iterator[None]:
     with ExitStack() as stack:
-        for alias, settings in connections.settings.items():
-            if settings["ATOMIC_REQUESTS"] and alias not in opted_out and alias != except_for:
-                stack.enter_context(transaction.atomic(using=alias))
+        for alias in aliases:
+            stack.enter_context(transaction.atomic(using=alias))
         yield
 
 

@@ -1,8 +1,7 @@
 """`request.idempotency`: what a view may do with its key."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
@@ -185,11 +184,16 @@ def is_protected(request: HttpRequest) -> bool:
     return getattr(request, _PROTECTED, False)
 
 
-@contextmanager
-def protection(request: HttpRequest) -> Iterator[None]:
+class protection:
     """Mark this request as protected inside the block. A view that is called after it may claim the key itself."""
-    setattr(request, _PROTECTED, True)
-    try:
-        yield
-    finally:
-        setattr(request, _PROTECTED, False)
+
+    __slots__ = ("_request",)
+
+    def __init__(self, request: HttpRequest) -> None:
+        self._request = request
+
+    def __enter__(self) -> None:
+        setattr(self._request, _PROTECTED, True)
+
+    def __exit__(self, *raised: object) -> None:
+        setattr(self._request, _PROTECTED, False)

@@ -4,7 +4,7 @@ Django REST framework's views need another way in some of these; `rest_framework
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import chain
 from typing import Any, Final
 
@@ -115,15 +115,10 @@ class Exchange(OwnResponses):
         except NoPrincipal as error:
             return self.no_principal_response(error)
 
-    @contextmanager
-    def transactions(self) -> Iterator[None]:
+    def transactions(self) -> AbstractContextManager[object]:
         """Open the transactions that ATOMIC_REQUESTS gives the view, besides that of the record's database."""
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(open_atomic_requests(self.request, self.view, except_for=self.using))
-            except Error as error:
-                raise StoreUnavailable from error
-            yield
+        opened = open_atomic_requests(self.request, self.view, except_for=self.using)
+        return opened if isinstance(opened, nullcontext) else _opened_in_time(opened)
 
     def keep(self, response: HttpResponseBase, *, reached_out: bool = False) -> tuple[HttpResponseBase, Reply]:
         """Return the response and the reply to store of it; raise NotKept if the policy stores no such response.
@@ -140,6 +135,17 @@ class Exchange(OwnResponses):
     def gives_back(self, response: HttpResponseBase) -> bool:
         """True if this is a validation error in a profile where such an error uses up no key."""
         return self.policy.profile.release_invalid and response.status_code in VALIDATION_STATUSES
+
+
+@contextmanager
+def _opened_in_time(transactions: AbstractContextManager[object]) -> Iterator[None]:
+    """Raise StoreUnavailable if a transaction does not open."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(transactions)
+        except Error as error:
+            raise StoreUnavailable from error
+        yield
 
 
 def capture_response(
@@ -162,8 +168,8 @@ def capture_response(
     else:
         body = None
     for name, value in response.items():
-        if unfold(value) != value:  # Django folds some values that are not Latin-1, and servers refuse them
-            response[name] = unfold(value)
+        if (unfolded := unfold(value)) != value:  # Django folds some values that are not Latin-1; servers refuse them
+            response[name] = unfolded
     return response, capture(response.status_code, response.items(), body, policy.reply)
 
 

@@ -22,20 +22,14 @@ _VALUES: Final = """%(id)s, %(scope)s, %(key)s, %(namespace)s, %(fingerprint)s, 
     %(method)s, %(path)s, %(token)s, %(on_lost_lease)s, %(lease)s, %(grace)s, %(retention)s, %(audit)s, {now}, {now},
     {now + %(quiet)s}"""
 
-_CLAIM_COLUMNS: Final = f"{_COLUMNS}, status, locked_until"
-_CLAIM_VALUES: Final = f"{_VALUES}, 'in_progress', {{now + %(lease)s}}"
-
-CLAIM = Statement(
-    "T1",
-    lambda dialect: dialect.insert_in_time.format(into=f"idempotency_key ({_CLAIM_COLUMNS})", values=_CLAIM_VALUES),
-)
-
 
 def _insert_once(cites: str, columns: str, values: str) -> Statement:
     return Statement(
         cites, f"INSERT INTO idempotency_key ({_COLUMNS}, {columns}) VALUES ({_VALUES}, {values}) {{or nothing}}"
     )
 
+
+CLAIM = _insert_once("T1", "status, locked_until", "{limit wait 'in_progress'}, {now + %(lease)s}")
 
 INSERT_FINISHED = _insert_once(
     "A1",
@@ -123,7 +117,7 @@ def insert_claim(call: Call, token: UUID, using: str, seconds: float | None = No
         return existing
     for _ in range(2):
         try:
-            if CLAIM.insert(using, seconds, **identity(call, token), namespace=namespace):
+            if CLAIM.insert(using, {**identity(call, token), "namespace": namespace}, seconds):
                 return None
         except OperationalError:  # it waited in vain, perhaps for this key's own first request
             existing = find(ref) if reads_first else None
@@ -149,7 +143,7 @@ def look(call: Call, using: str) -> tuple[bool, Record | None]:
 
 def insert_finished(call: Call, token: UUID, reply: Reply, using: str, *, namespace: str) -> bool:
     """Insert the finished row of an atomic request (A1). False if the key has a record."""
-    return INSERT_FINISHED.insert(using, **identity(call, token), **reply_values(reply), namespace=namespace)
+    return INSERT_FINISHED.insert(using, {**identity(call, token), **reply_values(reply), "namespace": namespace})
 
 
 def accept(call: Call, token: UUID, operation: StoredOperation, pick_up: int, using: str, *, namespace: str) -> bool:
@@ -159,7 +153,7 @@ def accept(call: Call, token: UUID, operation: StoredOperation, pick_up: int, us
         "arguments": operation.arguments,
         "progress": operation.progress,
     }
-    return ACCEPT.insert(using, **identity(call, token), namespace=namespace, pick_up=pick_up, **values)
+    return ACCEPT.insert(using, {**identity(call, token), **values, "namespace": namespace, "pick_up": pick_up})
 
 
 def retry(call: Call, read_token: UUID | None, token: UUID, using: str) -> bool:

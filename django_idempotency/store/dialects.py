@@ -6,10 +6,9 @@ database, add its dialect here; its column types are in `fields.py`.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from django.db import Error, IntegrityError, connections
@@ -17,6 +16,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_idempotency.core.calls import Ref
 from django_idempotency.core.states import Status
+
+T = TypeVar("T")
 
 _SQLITE_NOW: Final = "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'now'{})"
 _DUPLICATE_ENTRY: Final = 1062
@@ -38,7 +39,7 @@ class Dialect:
     or_add: str  # after an INSERT: add {}, a column, to that of the row that exists
     among: str  # a condition: the column before it is one of the parameter {}
     try_lock: str  # takes the lock {}, a number, until the transaction ends; false if another transaction has it
-    insert_in_time: str  # an INSERT of {values} that waits for locks only as long as the parameter `limit` says
+    limit_wait: str  # the text {}, in an INSERT that waits for locks only as long as the parameter `limit` says
     uuid: Callable[[UUID], Any] | None = None  # None: the driver takes identifiers, and lists of them, as they are
     uuids: Callable[[list[UUID]], Any] | None = None
     reads_before_insert: bool = False  # a bare INSERT would wait behind any open write transaction
@@ -67,6 +68,8 @@ class Dialect:
                 return self.among.format(parameter)
             case ["try", "lock", number]:
                 return self.try_lock.format(number)
+            case ["limit", "wait", value]:
+                return self.limit_wait.format(value)
             case [name]:
                 return self.quote + name + self.quote
         raise AssertionError(text)  # pragma: no cover - every template is rendered when its module is imported
@@ -76,20 +79,18 @@ DIALECTS: Final = {
     "postgresql": Dialect(
         vendor="postgresql",
         now="STATEMENT_TIMESTAMP()",
-        later="STATEMENT_TIMESTAMP() + MAKE_INTERVAL(secs => {})",
-        left="EXTRACT(EPOCH FROM {} - STATEMENT_TIMESTAMP())::float8",
+        later="STATEMENT_TIMESTAMP() + ({}) * INTERVAL '1 s'",
+        left="DATE_PART('epoch', {} - STATEMENT_TIMESTAMP())",
         minute="DATE_TRUNC('minute', {})",
         quote='"',
         or_nothing="ON CONFLICT DO NOTHING",  # untargeted: either of two unique constraints may be hit
         or_add="ON CONFLICT (minute, operation, outcome) DO UPDATE SET {0} = idempotency_count.{0} + EXCLUDED.{0}",
         among="= ANY(%({})s)",
         try_lock="PG_TRY_ADVISORY_XACT_LOCK({})",
-        # In the same statement, the lock limit costs neither a round trip nor a transaction.
-        insert_in_time="""
-            WITH bounded AS MATERIALIZED (
-                SELECT SET_CONFIG('lock_timeout', COALESCE(%(limit)s::text, CURRENT_SETTING('lock_timeout')), TRUE)
-            )
-            INSERT INTO {into} SELECT {values} FROM bounded ON CONFLICT DO NOTHING
+        # In the same statement, the limit costs neither a round trip nor a transaction. The server computes the values
+        # before it waits for anybody.
+        limit_wait="""
+            {} || LEFT(SET_CONFIG('lock_timeout', COALESCE(%(limit)s::text, CURRENT_SETTING('lock_timeout')), TRUE), 0)
         """,
     ),
     "sqlite": Dialect(
@@ -104,7 +105,7 @@ DIALECTS: Final = {
         or_add="ON CONFLICT (minute, operation, outcome) DO UPDATE SET {0} = idempotency_count.{0} + EXCLUDED.{0}",
         among="IN (SELECT value FROM JSON_EACH(%({})s))",
         try_lock="TRUE",
-        insert_in_time="INSERT INTO {into} VALUES ({values}) ON CONFLICT DO NOTHING",
+        limit_wait="{}",
         uuid=lambda value: value.hex,
         uuids=lambda values: json.dumps([value.hex for value in values]),
         reads_before_insert=True,
@@ -122,7 +123,7 @@ DIALECTS: Final = {
         or_add="ON DUPLICATE KEY UPDATE {0} = {0} + VALUES({0})",
         among="IN %({})s",  # the driver expands a tuple
         try_lock="TRUE",
-        insert_in_time="INSERT INTO {into} VALUES ({values})",
+        limit_wait="{}",
         uuid=lambda value: value.hex,
         uuids=lambda values: tuple(value.hex for value in values),
         continues_after_deadlock=True,
@@ -133,60 +134,66 @@ DIALECTS: Final = {
 class Statement:
     """One constant text per vendor, and the rows of the transition table that it carries out."""
 
-    def __init__(self, cites: str, template: str | Callable[[Dialect], str]) -> None:
+    def __init__(self, cites: str, template: str) -> None:
         self.cites = tuple(cites.split())
-        self._texts = {
-            vendor: dialect.render(template if isinstance(template, str) else template(dialect))
-            for vendor, dialect in DIALECTS.items()
-        }
+        self._texts = {vendor: dialect.render(template) for vendor, dialect in DIALECTS.items()}
 
     def text(self, vendor: str) -> str:
         return self._texts[vendor]
 
     def apply(self, ref: Ref, **values: Any) -> bool:
         """Execute for one record. True if the record met the statement's conditions and was changed."""
-        return self.run(ref.using, scope=ref.scope, id=ref.id, **values) == 1
+        values["scope"], values["id"] = ref.scope, ref.id
+        return self._execute(connections[ref.using], values, _count_rows) == 1
 
-    def insert(self, using: str, seconds: float | None = None, **values: Any) -> bool:
+    def insert(self, using: str, values: dict[str, Any], seconds: float | None = None) -> bool:
         """Execute an INSERT. False if the row exists. `seconds` bounds the wait for another transaction's lock."""
         connection = connections[using]
         values["limit"] = None if seconds is None else f"{int(seconds * 1000)}ms"
-        text = _bound(self._texts[connection.vendor], connection, seconds)
-        with _cursor(connection) as cursor:
-            try:
-                cursor.execute(text, adapt(connection.vendor, values))
-            except IntegrityError as error:
-                if connection.vendor == "mysql" and error.args[0] == _DUPLICATE_ENTRY:
-                    return False
-                raise
-            return bool(cursor.rowcount == 1)
+        try:
+            return self._execute(connection, values, _count_rows, seconds) == 1
+        except IntegrityError as error:
+            if connection.vendor == "mysql" and error.args[0] == _DUPLICATE_ENTRY:
+                return False
+            raise
 
     def run(self, using: str, **values: Any) -> int:
         """Execute, and return how many rows it changed."""
-        connection = connections[using]
-        with _cursor(connection) as cursor:
-            cursor.execute(self._texts[connection.vendor], adapt(connection.vendor, values))
-            return int(cursor.rowcount)
+        return self._execute(connections[using], values, _count_rows)
 
     def rows(self, using: str, **values: Any) -> list[tuple[Any, ...]]:
         """Execute, and return the rows it read."""
-        connection = connections[using]
-        with _cursor(connection) as cursor:
-            cursor.execute(self._texts[connection.vendor], adapt(connection.vendor, values))
-            return list(cursor.fetchall())
+        return self._execute(connections[using], values, _fetch_rows)
+
+    def _execute(
+        self,
+        connection: BaseDatabaseWrapper,
+        values: dict[str, Any],
+        read: Callable[[Any], T],
+        seconds: float | None = None,
+    ) -> T:
+        """Execute, and return what `read` makes of the cursor.
+
+        Errors are raised without the values of the row: a project logs them, and they hold the key.
+        """
+        text = _bound(self._texts[connection.vendor], connection, seconds)
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(text, adapt(connection.vendor, values))
+                return read(cursor)
+        except Error as error:
+            _remove_values(error)
+            if error.__cause__ is not None:
+                _remove_values(error.__cause__)
+            raise
 
 
-@contextmanager
-def _cursor(connection: BaseDatabaseWrapper) -> Iterator[Any]:
-    """Open a cursor. Errors are raised without the values of the row: a project logs them, and they hold the key."""
-    try:
-        with connection.cursor() as cursor:
-            yield cursor
-    except Error as error:
-        _remove_values(error)
-        if error.__cause__ is not None:
-            _remove_values(error.__cause__)
-        raise
+def _count_rows(cursor: Any) -> int:
+    return int(cursor.rowcount)
+
+
+def _fetch_rows(cursor: Any) -> list[tuple[Any, ...]]:
+    return list(cursor.fetchall())
 
 
 def _remove_values(error: BaseException) -> None:

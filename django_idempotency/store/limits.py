@@ -161,7 +161,7 @@ def _reopen(connection: BaseDatabaseWrapper, deadline: float) -> None:
         if connection.in_atomic_block:
             raise InterfaceError("The connection was lost inside the transaction.")
         close(connection)
-    if connection.connection is not None and not connection.in_atomic_block:
+    if _is_to_be_checked(connection) and not connection.in_atomic_block:
         # Django would ask inside the first statement, and then connect again without any limit.
         with _bound(connection, max(deadline - monotonic(), 0.01)) as bound:
             connection.close_if_health_check_failed()
@@ -169,6 +169,12 @@ def _reopen(connection: BaseDatabaseWrapper, deadline: float) -> None:
             discard(connection)
     if connection.connection is None:
         open_connection(connection, deadline - monotonic())
+
+
+def _is_to_be_checked(connection: BaseDatabaseWrapper) -> bool:
+    """True if Django checks the connection before its next statement: once a request, with CONN_HEALTH_CHECKS."""
+    wrapper: Any = connection  # its type has not these two
+    return connection.connection is not None and wrapper.health_check_enabled and not wrapper.health_check_done
 
 
 def _closed(raw: Any) -> bool:

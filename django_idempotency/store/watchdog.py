@@ -19,7 +19,8 @@ class Watchdog:
         self._reset()
 
     def _reset(self) -> None:
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()  # entered directly: through the condition it costs more
+        self._changed = threading.Condition(self._lock)
         self._guarded: dict[Deadline, tuple[float, int]] = {}
         self._wakes_at = float("inf")
         self._thread: threading.Thread | None = None
@@ -29,11 +30,11 @@ class Watchdog:
         return Deadline(self, descriptor, seconds)
 
     def release(self, ticket: "Deadline") -> None:
-        with self._changed:  # the descriptor may belong to another connection as soon as this returns
+        with self._lock:  # the descriptor may belong to another connection as soon as this returns
             self._guarded.pop(ticket, None)
 
     def register(self, ticket: "Deadline", deadline: float, descriptor: int) -> None:
-        with self._changed:
+        with self._lock:
             self._guarded[ticket] = (deadline, descriptor)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="idempotency-watchdog", daemon=True)

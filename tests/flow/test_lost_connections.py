@@ -33,7 +33,7 @@ from tests.kit.threads import wait_until
 pytestmark = pytest.mark.django_db(transaction=True)
 
 ALIAS = "through_the_proxy"
-CLAIM = b"WITH bounded"
+CLAIM = b"INSERT INTO idempotency_key"
 SHORT = timedelta(milliseconds=300)
 
 

@@ -93,7 +93,7 @@ def test_a_claim_that_succeeded_before_its_process_was_stopped_is_completed(vend
     call = a_call(claim_limit=LIMIT)
 
     def work(stop: Callable[[], None]) -> bool:
-        with paused("WITH bounded" if vendor == "postgresql" else "SET STATEMENT", stop) as pause:
+        with paused("INSERT INTO idempotency_key" if vendor == "postgresql" else "SET STATEMENT", stop) as pause:
             return run_call(call, Booking(call, using=ALIAS), ALIAS) == "booked" and pause.done
 
     assert in_a_stopped_child(work)
