@@ -27,7 +27,7 @@ from django_idempotency.core.conversion import (
     to_secrets,
 )
 from django_idempotency.core.fingerprint import FingerprintRule
-from django_idempotency.core.policy import AfterExpiry, Expiry, Policy
+from django_idempotency.core.policy import AfterExpiry, Expiry, Mode, Policy
 from django_idempotency.core.profiles import IETF, STRIPE, Profile
 from django_idempotency.core.replies import ReplyRule
 from django_idempotency.core.validation import (
@@ -85,6 +85,7 @@ class Setting(Generic[T]):
 class Settings:
     """Every entry of `settings.IDEMPOTENCY`, with its type and its default."""
 
+    MODE = Setting[Mode](to_one_of(Mode), _DEFAULT.mode)
     REQUIRED = Setting[bool](to_boolean, _DEFAULT.required)
     LEASE = Setting[timedelta](to_duration, _DEFAULT.lease)
     GRACE = Setting[timedelta](to_duration, _DEFAULT.grace)
@@ -195,6 +196,7 @@ def default_policy() -> Policy:
 def policy(**arguments: Any) -> Policy:
     """Make a policy: arguments win over settings, and settings over defaults."""
     given = {
+        "mode": conf.MODE,
         "required": conf.REQUIRED,
         "lease": conf.LEASE,
         "grace": conf.GRACE,
