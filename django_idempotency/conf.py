@@ -237,7 +237,8 @@ class Arguments:
         for name in self.given.keys() - _ARGUMENTS:
             close = get_close_matches(name, _ARGUMENTS, n=1)
             raise TypeError(f"A policy has no argument {name!r}" + (f"; did you mean {close[0]!r}?" if close else "."))
-        Policy(**self.given)  # a wrong argument is an error where it is written
+        own = Policy(**self.given)  # a wrong argument is an error where it is written
+        self.methods = own.methods  # no setting supplies them
         self._made_from: Any = None
         self._policy: Policy | None = None
 

@@ -44,9 +44,8 @@ def _shared(found: Sequence[Endpoint]) -> Iterator[CheckMessage]:
 def _without_mode(found: Sequence[Endpoint]) -> Iterator[CheckMessage]:
     if not found or conf.is_given("MODE"):
         return
-    listed = [*_without_mode_or_reconciler(found)]
-    if MIDDLEWARE in middleware():
-        listed.append("every view that only IdempotencyMiddleware protects")
+    by_middleware = ["every view that only IdempotencyMiddleware protects"] if MIDDLEWARE in middleware() else []
+    listed = [*by_middleware, *_without_mode_or_reconciler(found)]
     if listed:
         more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
         yield Warning(

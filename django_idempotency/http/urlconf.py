@@ -92,7 +92,7 @@ class Endpoint:
         if own is None:
             return
         for method, name in self.handlers.items():
-            if method.upper() in own.policy().methods and not hasattr(getattr(self.view, name), POLICY_MARK):
+            if method.upper() in own.methods and not hasattr(getattr(self.view, name), POLICY_MARK):
                 yield own, name if self.is_view_set else ""
 
 

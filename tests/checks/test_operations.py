@@ -74,6 +74,8 @@ def test_w031_counts_what_the_middleware_protects_as_one(settings: Any) -> None:
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, MIDDLEWARE]
     (message,) = undecided(settings, leased(mode="leased"))
     assert "(1): every view that only IdempotencyMiddleware protects." in message.msg
+    (message,) = undecided(settings, *(leased(operation=f"tests.view-{number}") for number in range(20)))
+    assert "(21): every view" in message.msg, "a long list does not cut it off"
     settings.IDEMPOTENCY = {"MODE": "leased"}
     assert undecided(settings, leased()) == []
 

@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+from django.contrib import admin
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.urls import path
+from django.test import Client
+from django.urls import include, path, reverse
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -15,7 +17,9 @@ from django_idempotency.core.states import Status
 from django_idempotency.decorators import idempotent
 from django_idempotency.exceptions import Misplaced
 from django_idempotency.models import IdempotencyKey
+from django_idempotency.operations import perform
 from django_idempotency.rest_framework import IdempotentMixin
+from tests.kit.exports import export
 from tests.kit.http import MIDDLEWARE, Person, Ran
 
 pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db]
@@ -37,6 +41,10 @@ class Buggy(IdempotentMixin, APIView):
         return Response(write_and_fail_once(), status=201)
 
 
+class Late(Buggy):
+    idempotency = {"transaction": "late"}
+
+
 class Outside(Buggy):
     idempotency = {"mode": "leased"}
 
@@ -45,12 +53,20 @@ async def waiting(request: HttpRequest) -> HttpResponse:
     return JsonResponse({"run": Ran.again()}, status=201)
 
 
+def asking_for_an_export(request: HttpRequest) -> HttpResponse:
+    return request.idempotency.defer(export, title="may")  # type: ignore[attr-defined,no-any-return]
+
+
 urlpatterns = [
     path("decorated", idempotent(buggy)),
     path("rest", Buggy.as_view()),
     path("middleware", buggy),
     path("leased", idempotent(mode="leased")(buggy)),
     path("rest-leased", Outside.as_view()),
+    path("rest-late", Late.as_view(), name="rest-late"),
+    path("admin/", admin.site.urls),
+    path("idempotency/", include("django_idempotency.urls")),
+    path("exports", idempotent(mode="leased", transaction="late")(asking_for_an_export)),
     path("late", idempotent(transaction="late")(buggy)),
     path("async", waiting),
     path("async-leased", idempotent(mode="leased")(waiting)),
@@ -103,3 +119,18 @@ def test_a_view_that_cannot_be_atomic_does_not_run_until_it_names_its_mode(alice
         alice.post("/async")
     assert (Ran.count, IdempotencyKey.objects.count()) == (0, 0)
     assert alice.post("/async-leased").json() == {"run": 1}
+
+
+@pytest.mark.usefixtures("in_atomic_mode")
+def test_a_view_that_cannot_be_atomic_is_still_in_the_admin(admin_client: Client) -> None:
+    page = admin_client.get(reverse("admin:django_idempotency_idempotencykey_changelist"))
+    assert "rest-late" in page.content.decode()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_view_that_cannot_be_atomic_hides_no_deferred_work_of_another(settings: Any, alice: Person) -> None:
+    settings.IDEMPOTENCY = {"MODE": "atomic", "ENQUEUE": None}
+    accepted = alice.post("/exports")
+    assert accepted.status_code == 202
+    assert perform(accepted.json()["operation_ref"]) == "landed"
+    assert alice.client.get(accepted["Location"]).status_code == 201
