@@ -19,7 +19,7 @@ def work(request: HttpRequest) -> HttpResponse:
 
 anybody = {"share_anonymous": True}
 bare = transaction.atomic(work)
-leased = idempotent(operation="leased", mode="leased", **anybody)(work)
+leased = idempotent(operation="leased", **anybody)(work)
 atomic = idempotent(operation="atomic", mode="atomic", **anybody)(work)
 
 urlpatterns = [path("bare", bare), path("leased", leased), path("atomic", atomic)]

@@ -55,12 +55,15 @@ def _left_out(endpoint: Endpoint) -> Iterator[CheckMessage]:
 
 
 def _permission_after(endpoint: Endpoint) -> Iterator[CheckMessage]:
-    permission = permission_inside(endpoint, whole_view=True) if _is_protected(endpoint) else ""
+    methods = policy().methods
+    if not _is_protected(endpoint):
+        return
+    permission = permission_inside(endpoint, whole_view=True)
     if permission:
         yield Warning(
             f"/{endpoint.route}: IdempotencyMiddleware answers a retry before {permission} checks the permission.",
             hint="Put @idempotent below it, and the middleware ignores the view; or @exempt if the view takes no "
-            f"{' and no '.join(sorted(policy().methods))}.",
+            f"{' and no '.join(sorted(methods))}.",
             id="django_idempotency.W033",
         )
 
