@@ -28,7 +28,7 @@ from django_idempotency.core.conversion import (
     to_secrets,
 )
 from django_idempotency.core.fingerprint import FingerprintRule
-from django_idempotency.core.policy import AfterExpiry, Expiry, Policy
+from django_idempotency.core.policy import AfterExpiry, Expiry, Mode, Policy
 from django_idempotency.core.profiles import IETF, STRIPE, Profile
 from django_idempotency.core.replies import ReplyRule
 from django_idempotency.core.validation import (
@@ -86,6 +86,7 @@ class Setting(Generic[T]):
 class Settings:
     """Every entry of `settings.IDEMPOTENCY`, with its type and its default."""
 
+    MODE = Setting[Mode](to_one_of(Mode), _DEFAULT.mode)
     REQUIRED = Setting[bool](to_boolean, _DEFAULT.required)
     LEASE = Setting[timedelta](to_duration, _DEFAULT.lease)
     GRACE = Setting[timedelta](to_duration, _DEFAULT.grace)
@@ -201,6 +202,7 @@ def default_policy() -> Policy:
 def policy(**arguments: Any) -> Policy:
     """Make a policy: arguments win over settings, and settings over defaults."""
     given = {
+        "mode": conf.MODE,
         "required": conf.REQUIRED,
         "lease": conf.LEASE,
         "grace": conf.GRACE,
@@ -241,7 +243,8 @@ class Arguments:
         for name in self.given.keys() - _ARGUMENTS:
             close = get_close_matches(name, _ARGUMENTS, n=1)
             raise TypeError(f"A policy has no argument {name!r}" + (f"; did you mean {close[0]!r}?" if close else "."))
-        Policy(**self.given)  # a wrong argument is an error where it is written
+        own = Policy(**self.given)  # a wrong argument is an error where it is written
+        self.methods = own.methods  # no setting supplies them
         self._made_from: Any = None
         self._policy: Policy | None = None
 

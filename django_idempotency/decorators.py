@@ -1,13 +1,17 @@
 """`@idempotent`, for functions, async functions and class-based views.
 
-    @idempotent
-    def create(request): ...
-
-    @idempotent(mode="atomic", retention=timedelta(days=7))
+    @idempotent(mode="atomic")
     def transfer(request): ...
 
-    @method_decorator(idempotent(operation="orders.create"), name="dispatch")
+    @idempotent(mode="leased", retention=timedelta(days=7))
+    def pay(request): ...
+
+    @method_decorator(idempotent(operation="orders.create", mode="atomic"), name="dispatch")
     class CreateOrder(View): ...
+
+Does the view call anything outside this database? If not, it is atomic: an exception rolls everything back and frees
+the key. If it does, it is leased, and an unexpected exception leaves an unknown outcome. The setting MODE is the mode
+of views that name none.
 
 For DRF's views there is `IdempotentMixin`; `@idempotent` goes above `@api_view`, and on a method or an `@action` of a
 view with the mixin it sets that action's policy.

@@ -1,8 +1,9 @@
 """Protection for a whole project of plain Django views. Views of Django REST framework need the mixin.
 
 Put it last in MIDDLEWARE, after every middleware that may refuse a request. `IDEMPOTENCY["REQUIRED"]` decides whether a
-POST without a key is refused; `@exempt` excludes a view. A protected view runs inside `process_view`, so its exceptions
-do not reach the `process_exception` of other middleware.
+POST without a key is refused, and `IDEMPOTENCY["MODE"]` whether the views are leased or atomic. `@exempt` excludes a
+view. A protected view runs inside `process_view`, so its exceptions do not reach the `process_exception` of other
+middleware.
 """
 
 from collections.abc import Mapping, Sequence

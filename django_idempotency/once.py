@@ -7,8 +7,8 @@
     once(scope="invoices", key="2026-11/ada", payload={"amount": 700}, run=bill)
 
 The result is JSON, and every later call with the same key gets it. With mode="atomic", for work whose effects are all
-in this database, `run` and the storing of its result are one transaction. In leased mode, the default, no transaction
-is open until `claim.finish(write)`.
+in this database, `run` and the storing of its result are one transaction. In leased mode, the default whatever the
+setting MODE says, no transaction is open until `claim.finish(write)`.
 """
 
 import json
@@ -123,8 +123,9 @@ def _check_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(
             "on_lost_lease='resume' is for operations, which have recovery points; use on_lost_lease='restart'."
         )
-    late = arguments.get("mode") != Mode.ATOMIC
-    return {"attempts_span": timedelta(0), **arguments, "transaction": Transaction.LATE if late else Transaction.WHOLE}
+    chosen = {"mode": Mode.LEASED, "attempts_span": timedelta(0), **arguments}
+    late = chosen["mode"] != Mode.ATOMIC
+    return {**chosen, "transaction": Transaction.LATE if late else Transaction.WHOLE}
 
 
 def _once(scope: str, key: str, payload: Any, run: _Run, policy: Policy) -> Any:

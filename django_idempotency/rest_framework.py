@@ -1,5 +1,8 @@
 """Django REST framework: a mixin for its views, and the only module that imports it.
 
+    class OrderViewSet(IdempotentMixin, ModelViewSet):
+        idempotency = {"mode": "atomic"}
+
 A key is looked up only after authentication, permissions, throttling and negotiation let the request through.
 """
 

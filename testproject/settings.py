@@ -135,8 +135,6 @@ if CELERY_BROKER_URL.startswith("filesystem:"):
         "polling_interval": 0.1,
     }
 
-SILENCED_SYSTEM_CHECKS = ["django_idempotency.W031"]  # the conformance views are a fixture, with nobody to ask
-
 IDEMPOTENCY = {
     name: float(os.environ[f"IDEMPOTENCY_{name}_SECONDS"])
     for name in ("LEASE", "GRACE", "RETENTION", "PICK_UP")

@@ -11,13 +11,25 @@ from django.db import connections
 from django_idempotency.checks.permissions import permission_inside
 from django_idempotency.core.policy import Mode
 from django_idempotency.http.private_names import NON_ATOMIC_REQUESTS, is_made_by_api_view
-from django_idempotency.http.urlconf import Endpoint, mark_of, project_endpoints
+from django_idempotency.http.urlconf import Endpoint, mark_of, project_endpoints, project_routes
 
 
 @register(Tags.urls)
 def check_endpoints(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """E020, E021, E025, E026, E032, W034: each view that the URLconf leads to."""
-    return [message for endpoint in project_endpoints() for check in _CHECKS for message in check(endpoint)]
+    """E005, E020, E021, E025, E026, E032, W034: each view that the URLconf leads to."""
+    messages = [message for endpoint in project_endpoints() for check in _CHECKS for message in check(endpoint)]
+    return [*_contradictions(), *messages]
+
+
+def _contradictions() -> Iterator[CheckMessage]:
+    for endpoint in project_routes():
+        if endpoint.contradiction:
+            yield Error(
+                f"/{endpoint.route}: the policy and the settings contradict each other: {endpoint.contradiction}",
+                hint="The settings supply what the policy leaves out. Name it in the policy: mode='leased', for "
+                "example, where IDEMPOTENCY has MODE 'atomic'.",
+                id="django_idempotency.E005",
+            )
 
 
 def _inside_atomic_requests(endpoint: Endpoint) -> Iterator[CheckMessage]:
@@ -57,7 +69,7 @@ def _async_and_atomic(endpoint: Endpoint) -> Iterator[CheckMessage]:
     if any(iscoroutinefunction(each) and mark.policy().mode is Mode.ATOMIC for each, mark in (*decorated, *methods)):
         yield Error(
             f"/{endpoint.route}: an async view cannot be atomic, because Django's transactions are synchronous.",
-            hint="Leave mode='atomic' out, and end the view with `await request.idempotency.afinish(write)`.",
+            hint="Use mode='leased', and end the view with `await request.idempotency.afinish(write)`.",
             id="django_idempotency.E025",
         )
 

@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from asgiref.sync import iscoroutinefunction
 from django.apps.config import AppConfig
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.utils.module_loading import import_string
 
 from django_idempotency.checks.permissions import permission_inside
 from django_idempotency.conf import middleware, policy
+from django_idempotency.core.policy import Mode
 from django_idempotency.http.urlconf import POLICY_MARK, Endpoint, project_endpoints
 
 MIDDLEWARE: Final = "django_idempotency.middleware.IdempotencyMiddleware"
@@ -16,12 +18,11 @@ MIDDLEWARE: Final = "django_idempotency.middleware.IdempotencyMiddleware"
 
 @register(Tags.urls)
 def check_middleware(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """W022, E027, W033: a project that has installed the middleware."""
+    """W022, E027, W033, W042: a project that has installed the middleware."""
     if MIDDLEWARE not in middleware():
         return []
     found = project_endpoints()
-    views = [message for endpoint in found for check in (_left_out, _permission_after) for message in check(endpoint)]
-    return [*_skipped(), *views]
+    return [*_skipped(), *(message for endpoint in found for check in _CHECKS for message in check(endpoint))]
 
 
 def _skipped() -> Iterator[CheckMessage]:
@@ -54,11 +55,8 @@ def _left_out(endpoint: Endpoint) -> Iterator[CheckMessage]:
 
 
 def _permission_after(endpoint: Endpoint) -> Iterator[CheckMessage]:
-    if endpoint.is_rest or _carries_mark(endpoint):
-        return
     methods = policy().methods
-    handlers = [name for method, name in endpoint.handlers.items() if method.upper() in methods]
-    if endpoint.view is not None and all(hasattr(getattr(endpoint.view, name), POLICY_MARK) for name in handlers):
+    if not _is_protected(endpoint):
         return
     permission = permission_inside(endpoint, whole_view=True)
     if permission:
@@ -70,6 +68,30 @@ def _permission_after(endpoint: Endpoint) -> Iterator[CheckMessage]:
         )
 
 
+def _async_and_atomic(endpoint: Endpoint) -> Iterator[CheckMessage]:
+    if policy().mode is Mode.ATOMIC and _is_protected(endpoint) and any(map(iscoroutinefunction, endpoint.layers)):
+        yield Warning(
+            f"/{endpoint.route}: the setting MODE is 'atomic', but an async view cannot be atomic, so "
+            "IdempotencyMiddleware rejects its requests with an error.",
+            hint="Put @idempotent(mode='leased') on it, and the middleware ignores the view; or @exempt if the view "
+            f"takes no {' and no '.join(sorted(policy().methods))}.",
+            id="django_idempotency.W042",
+        )
+
+
+def _is_protected(endpoint: Endpoint) -> bool:
+    """True if the middleware protects the view, or would if the view took such a method."""
+    if endpoint.is_rest or _carries_mark(endpoint):
+        return False
+    if endpoint.view is None:
+        return True
+    handlers = [name for method, name in endpoint.handlers.items() if method.upper() in policy().methods]
+    return not all(hasattr(getattr(endpoint.view, name), POLICY_MARK) for name in handlers)
+
+
 def _carries_mark(endpoint: Endpoint) -> bool:
     """True if the view is decorated or exempt."""
     return any(hasattr(layer, POLICY_MARK) for layer in endpoint.layers)
+
+
+_CHECKS: Final = (_left_out, _permission_after, _async_and_atomic)

@@ -1,22 +1,26 @@
-"""System checks of operation names: each has one endpoint, and a reconciler if its outcome can become unknown."""
+"""System checks of operations: each has one endpoint, and a mode or a reconciler."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
 from django.apps.config import AppConfig
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 
-from django_idempotency.core.policy import LostLease, Mode
+from django_idempotency.checks.middleware import MIDDLEWARE
+from django_idempotency.conf import conf, middleware
+from django_idempotency.core.policy import LostLease
 from django_idempotency.flow.registry import reconciled_operations
 from django_idempotency.http.urlconf import Endpoint, project_endpoints
+
+_LISTED: Final = 20  # a longer list is cut, and the others are counted
 
 
 @register(Tags.urls)
 def check_operations(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """E023, W031: the operations of protected views."""
     found = project_endpoints()
-    return [*_shared(found), *_without_reconciler(found)]
+    return [*_shared(found), *_without_mode(found)]
 
 
 def _shared(found: Sequence[Endpoint]) -> Iterator[CheckMessage]:
@@ -37,21 +41,31 @@ def _shared(found: Sequence[Endpoint]) -> Iterator[CheckMessage]:
             )
 
 
-def _without_reconciler(found: Sequence[Endpoint]) -> Iterator[CheckMessage]:
-    routes: dict[str, str] = {}
+def _without_mode(found: Sequence[Endpoint]) -> Iterator[CheckMessage]:
+    if not found or conf.is_given("MODE"):
+        return
+    by_middleware = ["every view that only IdempotencyMiddleware protects"] if MIDDLEWARE in middleware() else []
+    listed = [*by_middleware, *_without_mode_or_reconciler(found)]
+    if listed:
+        more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+        yield Warning(
+            f"Views with neither a mode nor a reconciler ({len(listed)}): {', '.join(listed[:_LISTED])}{more}. An "
+            "unexpected exception in one of them leaves an unknown outcome, which a person has to settle.",
+            hint="Does the view call anything outside this database? No: mode='atomic'; an exception then rolls "
+            "everything back and frees the key. Yes: mode='leased', and @reconciler(…) with the name in parentheses, "
+            "in a module named reconcilers. IDEMPOTENCY['MODE'] is the mode of all views that name none.",
+            id="django_idempotency.W031",
+        )
+
+
+def _without_mode_or_reconciler(found: Sequence[Endpoint]) -> Iterable[str]:
+    reconciled = reconciled_operations()
+    listed: dict[str, str] = {}
     for endpoint in found:
         for arguments, _action in endpoint.policies():
             policy = arguments.policy()
-            if policy.mode is Mode.LEASED and policy.on_lost_lease is LostLease.UNKNOWN:
-                routes.setdefault(policy.operation or endpoint.name, endpoint.route)
-    reconciled = reconciled_operations()
-    for name, route in routes.items():
-        if name not in reconciled:
-            yield Warning(
-                f"/{route}: the operation {name!r} has no reconciler, so its records with an unknown outcome wait for "
-                "a person.",
-                hint=f"Register one with @reconciler({name!r}) in a module named reconcilers. Or declare what the "
-                "endpoint is: mode='atomic' when all its effects are in the database, on_lost_lease='restart' when it "
-                "is safe to run again, on_lost_lease='resume' when it does nothing but run an operation.",
-                id="django_idempotency.W031",
-            )
+            operation = policy.operation or endpoint.name
+            undecided = "mode" not in arguments.given and policy.on_lost_lease is LostLease.UNKNOWN
+            if undecided and operation not in reconciled:
+                listed.setdefault(operation, f"/{endpoint.route} ({operation})")
+    return listed.values()

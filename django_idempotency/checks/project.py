@@ -34,7 +34,7 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
 def _unknown_entries(given: Mapping[str, Any]) -> Iterator[CheckMessage]:
     for name in given:
         if name not in names():
-            close = get_close_matches(str(name).upper(), names(), n=1, cutoff=0.5)
+            close = get_close_matches(name.upper(), names(), n=1, cutoff=0.5) if isinstance(name, str) else []
             hint = f"Did you mean {close[0]!r}?" if close else f"Known entries: {', '.join(names())}."
             yield Error(f"IDEMPOTENCY has no entry {name!r}.", hint=hint, id="django_idempotency.E002")
 

@@ -17,7 +17,7 @@ from django_idempotency.conf import policy
 from django_idempotency.core.calls import Call
 from django_idempotency.core.decisions import Execute, Exhaust, Gone, Mismatch, Record, Replay, Restart, decide
 from django_idempotency.core.fingerprint import RequestParts
-from django_idempotency.core.policy import LostLease, Transaction
+from django_idempotency.core.policy import LostLease, Mode, Transaction
 from django_idempotency.core.progress import Progress
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
@@ -75,7 +75,12 @@ def enqueue(scope: str, key: str, function: Callable[..., Reply], /, **arguments
     """
     wanted, using = operation_of(function), alias()
     work = describe_work(wanted, arguments)
-    chosen = policy(transaction=Transaction.LATE, on_lost_lease=LostLease.RESUME, attempts_span=timedelta(0))
+    chosen = policy(
+        mode=Mode.LEASED,
+        transaction=Transaction.LATE,
+        on_lost_lease=LostLease.RESUME,
+        attempts_span=timedelta(0),
+    )
     parts = RequestParts("ENQUEUE", work.name, "", "application/json", work.arguments.encode())
     call = Call.outside_http("enqueue", scope, key, work.name, parts, chosen)
     with transaction.atomic(using=using):

@@ -74,6 +74,17 @@ class Endpoint:
     def is_protected(self) -> bool:
         return bool(self.around or self.inside or self.of_class)
 
+    @property
+    def contradiction(self) -> str:
+        """Return why a policy of this view cannot be made under the settings; empty if each can."""
+        try:
+            for arguments in (*self.around, *self.inside.values(), self.of_class):
+                if arguments is not None:
+                    arguments.policy()
+        except ValueError as error:
+            return str(error)
+        return ""
+
     def policies(self) -> Iterator[tuple[Arguments, str]]:
         """Yield every policy with its action. A view set's own policy is yielded once for each of its actions."""
         yield from ((arguments, "") for arguments in (*self.around, *self.inside.values()))
@@ -81,11 +92,16 @@ class Endpoint:
         if own is None:
             return
         for method, name in self.handlers.items():
-            if method.upper() in own.policy().methods and not hasattr(getattr(self.view, name), POLICY_MARK):
+            if method.upper() in own.methods and not hasattr(getattr(self.view, name), POLICY_MARK):
                 yield own, name if self.is_view_set else ""
 
 
 def project_endpoints() -> list[Endpoint]:
+    """Return every route of the project whose policies can be made."""
+    return [endpoint for endpoint in project_routes() if not endpoint.contradiction]
+
+
+def project_routes() -> list[Endpoint]:
     """Return every route of the project; none if it has no URLs, or if the settings are wrong (E001 and E003)."""
     root = urlconf()
     try:

@@ -21,7 +21,7 @@ from testproject.payments.payments import PaymentSerializer
 @csrf_exempt
 @require_POST
 @authenticated(by_token)
-@idempotent(operation="payments.create_async", not_executed=had_no_effect)
+@idempotent(operation="payments.create_async", mode="leased", not_executed=had_no_effect)
 @answering_refusals()
 async def create(request: IdempotentRequest) -> HttpResponse:
     body = json_bodies.read(request)

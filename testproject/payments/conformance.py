@@ -18,7 +18,7 @@ from testproject.payments.errors import answering_refusals
 from testproject.payments.simulate import EMPTY_STATUSES
 
 # Without a token any valid key is allowed here; nobody's money is at stake.
-protected = idempotent(share_anonymous=True, guessable_anonymous=True, transaction="late")
+protected = idempotent(share_anonymous=True, guessable_anonymous=True, mode="leased", transaction="late")
 
 LONGEST_SLEEP_MS = 600_000
 MOST_BYTES = 100_000_000

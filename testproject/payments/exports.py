@@ -19,7 +19,7 @@ class ExportSerializer(serializers.Serializer[Any]):
 
 
 class ExportView(IdempotentMixin, GenericAPIView[Any]):
-    idempotency = {"operation": "exports.create", "transaction": "late", "on_lost_lease": "resume"}
+    idempotency = {"operation": "exports.create", "mode": "leased", "transaction": "late", "on_lost_lease": "resume"}
     serializer_class = ExportSerializer
 
     def post(self, request: IdempotentRequest) -> HttpResponse:

@@ -29,7 +29,12 @@ class PaymentSerializer(serializers.ModelSerializer[Payment]):
 
 
 class PaymentViewSet(IdempotentMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Payment]):
-    idempotency = {"operation": "payments.create", "transaction": "late", "not_executed": had_no_effect}
+    idempotency = {
+        "operation": "payments.create",
+        "mode": "leased",
+        "transaction": "late",
+        "not_executed": had_no_effect,
+    }
     serializer_class = PaymentSerializer
 
     def get_queryset(self) -> QuerySet[Payment]:

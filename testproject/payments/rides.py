@@ -26,6 +26,7 @@ class RideSerializer(serializers.Serializer[Any]):
 class RideView(IdempotentMixin, GenericAPIView[Any]):
     idempotency = {
         "operation": "rides.create",
+        "mode": "leased",
         "transaction": "late",
         "on_lost_lease": "resume",
         "not_executed": had_no_effect,

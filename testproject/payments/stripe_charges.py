@@ -62,7 +62,14 @@ def error(status: int, message: str, *, kind: str = "invalid_request_error", **m
 @errors_as_stripe
 @require_POST
 @authenticated(by_stripe_key)
-@idempotent(operation="charges.create", profile=STRIPE, required=False, transaction="late", not_executed=had_no_effect)
+@idempotent(
+    operation="charges.create",
+    mode="leased",
+    transaction="late",
+    profile=STRIPE,
+    required=False,
+    not_executed=had_no_effect,
+)
 @answering_refusals(as_stripe)
 def create(request: IdempotentRequest) -> HttpResponse:
     form = nested(request.POST.items())

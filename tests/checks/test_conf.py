@@ -42,6 +42,7 @@ DURATIONS = ("5", None, True, -1, timedelta(seconds=-1), float("inf"), float("na
 COUNTS = ("5", None, True, -1, 1.5)
 
 ENTRIES = {
+    "MODE": Entry(Mode.LEASED, "atomic", Mode.ATOMIC, ("Atomic", "", None, True), "mode"),
     "REQUIRED": Entry(True, False, False, ("no", 0, None), "required"),
     "LEASE": Entry(300 * SECONDS, 60, 60 * SECONDS, DURATIONS, "lease"),
     "GRACE": Entry(300 * SECONDS, timedelta(minutes=1), 60 * SECONDS, DURATIONS, "grace"),
@@ -116,6 +117,9 @@ def test_a_word_that_is_not_known_is_answered_with_those_that_are(settings: Sett
     settings.IDEMPOTENCY = {"EXPIRY": "later"}
     with pytest.raises(ValueError, match="must be one of 'hard', 'soft'; it is 'later'"):
         _ = conf.EXPIRY
+    settings.IDEMPOTENCY = {"MODE": "atomc"}
+    with pytest.raises(ValueError, match="must be one of 'leased', 'atomic'; it is 'atomc'"):
+        _ = conf.MODE
 
 
 def test_a_profile_may_be_given_by_its_path(settings: Settings) -> None:

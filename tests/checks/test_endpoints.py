@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.db import connection, transaction
+from django.http import HttpRequest, HttpResponse
 from django.urls import path
+from django.views import View
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework.response import Response
@@ -16,7 +18,7 @@ from rest_framework.viewsets import ViewSet
 from django_idempotency.checks.deferred import check_deferred_work
 from django_idempotency.checks.endpoints import check_endpoints
 from django_idempotency.checks.operations import check_operations
-from django_idempotency.decorators import idempotent
+from django_idempotency.decorators import exempt, idempotent
 from django_idempotency.rest_framework import IdempotentMixin
 from tests.checks.messages import found, ids, said
 from tests.checks.views import (
@@ -44,6 +46,15 @@ from tests.checks.views import (
     routed,
 )
 from tests.kit.http import MIDDLEWARE, atomic_requests, bare_wrapper, careful_wrapper
+
+
+async def plain_async(request: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
+
+async def other_async(request: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
 
 GOOD = [
     protected,
@@ -73,7 +84,8 @@ def test_the_views_of_this_project_have_what_they_deserve(settings: Any, around:
     settings.ROOT_URLCONF = urls
     with atomic_requests(around):
         named = ids(said())
-    expected = {"testproject.urls": set(), "tests.http.test_async": {"E025", "E020"} if around else {"E025"}}
+    asynchronous = {"E025", "W031", "E020"} if around else {"E025", "W031"}
+    expected = {"testproject.urls": set(), "tests.http.test_async": asynchronous}
     assert set(named) == expected[urls]
     assert connection.connection is None, "the checks open no connection"
 
@@ -143,6 +155,14 @@ def test_e025_an_async_view_is_not_atomic(settings: Any, view: Any) -> None:
     assert ids(found(settings, view)) == ["E025"]
 
 
+def test_e025_an_async_view_is_not_atomic_by_the_setting_either(settings: Any) -> None:
+    named = leased(mode="leased")
+    settings.IDEMPOTENCY = {"MODE": "atomic"}
+    (message,) = found(settings, async_leased, named)
+    assert ids([message]) == ["E025"]
+    assert "mode='leased'" in str(message.hint)
+
+
 def test_e026_a_decorated_method_that_answers_nothing(settings: Any) -> None:
     messages = found(settings, Helper.as_view(), Hidden.as_view())
     assert ids(messages) == ["E026", "E026"]
@@ -173,6 +193,48 @@ def test_w034_a_heartbeat_that_never_beats(settings: Any) -> None:
     messages = found(settings, never_cache(short), long)
     assert ids(messages) == ["W034"], "once for each policy"
     assert "/api/0/" in messages[0].msg
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments", "what"),
+    [
+        ({"MODE": "atomic"}, {"transaction": "late"}, "transaction='late' cannot be combined with mode='atomic'"),
+        ({"AFTER_EXPIRY": "gone", "EXPIRY": "soft"}, {"expiry": "hard"}, "after_expiry='gone' needs expiry='soft'"),
+    ],
+)
+def test_e005_a_policy_that_the_settings_contradict(settings: Any, given: Any, arguments: Any, what: str) -> None:
+    class Mixin(IdempotentMixin, Bare):
+        idempotency = arguments
+
+    class Method(PlainMethod):
+        post = idempotent(**arguments)(PlainMethod.post)
+
+    settings.IDEMPOTENCY = given
+    messages = found(settings, leased(**arguments), Mixin.as_view(), Method.as_view(), protected)
+    assert ids(messages) == ["E005"] * 3
+    assert all(f"/api/{number}/" in message.msg for number, message in enumerate(messages))
+    assert all(what in message.msg for message in messages)
+
+
+def test_w042_the_middleware_cannot_run_an_async_view_in_atomic_mode(settings: Any) -> None:
+    class AsyncPost(View):
+        async def post(self, request: HttpRequest) -> HttpResponse:
+            return HttpResponse()
+
+    class AsyncGet(View):
+        async def get(self, request: HttpRequest) -> HttpResponse:
+            return HttpResponse()
+
+    class Own(AsyncPost):
+        post = idempotent(mode="leased")(AsyncPost.post)
+
+    views = [never_cache(plain_async), AsyncPost.as_view(), AsyncGet.as_view(), Own.as_view(), exempt(other_async)]
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, MIDDLEWARE]
+    assert found(settings, *views) == []
+    settings.IDEMPOTENCY = {"MODE": "atomic"}
+    messages = found(settings, *views)
+    assert ids(messages) == ["W042"] * 2
+    assert ["/api/0/" in messages[0].msg, "/api/1/" in messages[1].msg] == [True, True]
 
 
 @pytest.mark.parametrize(("given", "said"), [({"LEASE": "abc"}, "E003"), (None, "E001")])

@@ -404,6 +404,12 @@ def test_without_a_view_the_same_key_is_the_same_work() -> None:
     assert (record().status, len(MESSAGES), booked()) == ("completed", 1, STEPS)
 
 
+def test_the_setting_mode_is_not_about_queued_work(settings: Any) -> None:
+    settings.IDEMPOTENCY = {"MODE": "atomic", "ENQUEUE": None}
+    assert perform(enqueue("billing", "invoice-7", export, title="may")) == "landed"
+    assert (record().status, booked()) == ("completed", STEPS)
+
+
 def test_without_a_view_the_order_of_arguments_says_nothing() -> None:
     assert enqueue("s", "k", export, title="may", entry=1) == enqueue("s", "k", export, entry=1, title="may")
 

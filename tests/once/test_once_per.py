@@ -74,6 +74,18 @@ def test_the_settings_of_the_moment_count(settings: Any) -> None:
         assert IdempotencyKey.objects.get(key=event["id"]).retention_seconds == seconds
 
 
+def test_the_setting_mode_is_about_views(settings: Any) -> None:
+    """What a handler may do with its claim is written in its code, so no setting changes it."""
+
+    @once_per("tests.leased", key=lambda event: event["id"])
+    def book(claim: Claim, event: dict[str, Any]) -> Any:
+        return claim.finish(lambda: "booked")
+
+    settings.IDEMPOTENCY = {"MODE": "atomic"}
+    assert book(an_event()) == "booked"
+    assert once(scope="tests.leased", key="1", run=lambda claim: claim.finish(lambda: "booked")) == "booked"
+
+
 def test_an_event_without_an_id_is_refused() -> None:
     with pytest.raises(InvalidKey):
         receive({"id": None})
