@@ -1,12 +1,8 @@
 """The WSGI application of `python -m benchmarks`: no middleware, so that the ratios are those of the layer alone."""
 
-import os
-
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 
 settings.ROOT_URLCONF = "benchmarks.served"
 settings.MIDDLEWARE = []
-if os.environ.get("PREPARED"):
-    settings.IDEMPOTENCY["PREPARED_STATEMENTS"] = True
 application = get_wsgi_application()

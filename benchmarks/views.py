@@ -123,7 +123,7 @@ def serve(folder: Path, url: str, *, prepared: bool = False, workers: int = 2) -
         *("gunicorn", "benchmarks.serving:application", "--bind", f"127.0.0.1:{port}", "--no-control-socket"),
         *("--worker-class", "gthread", "--workers", str(workers), "--threads", "8", "--keep-alive", "60"),
         folder=folder,
-        environment={**environment, "PREPARED": "1"} if prepared else environment,
+        environment={**environment, "IDEMPOTENCY_PREPARED_STATEMENTS": "1"} if prepared else environment,
     )
     try:
         yield server

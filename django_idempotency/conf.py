@@ -118,6 +118,7 @@ class Settings:
     PICK_UP = Setting[timedelta](to_duration, timedelta(minutes=1))
     # Tells a worker of a record. Left out: the Celery task, if the project uses Celery. None: workers look for work.
     ENQUEUE = Setting[Callable[[str], object] | None](_function, None)
+    PREPARED_STATEMENTS = Setting[bool](to_boolean, False)  # prepare the statements of most requests, on PostgreSQL
     SERVER_THREADS = Setting[int | None](to_positive_count, None)  # how many requests one process serves at a time
 
     def is_given(self, name: str) -> bool:

@@ -142,6 +142,8 @@ IDEMPOTENCY = {
 }
 if switched_on("IDEMPOTENCY_COUNT_OUTCOMES"):
     IDEMPOTENCY["COUNT_OUTCOMES"] = True
+if switched_on("IDEMPOTENCY_PREPARED_STATEMENTS"):
+    IDEMPOTENCY["PREPARED_STATEMENTS"] = True
 
 GATEWAY_URL = os.environ.get("GATEWAY_URL", "")  # empty: the same provider, in process
 GATEWAY_LEDGER = VAR / "ledger.jsonl"

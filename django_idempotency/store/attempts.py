@@ -20,6 +20,7 @@ COMPLETE = Statement(
     UPDATE idempotency_key SET status = 'completed', last_error_code = '', {ANSWER}
     WHERE {_MINE} AND status {among_states(Status.OWNED)} AND (%(success)s OR NOT tainted)
     """,
+    hot=True,
 )
 
 # An operation that marked a step has already done something: it continues from there instead.

@@ -24,9 +24,8 @@ _VALUES: Final = """%(id)s, %(scope)s, %(key)s, %(namespace)s, %(fingerprint)s, 
 
 
 def _insert_once(cites: str, columns: str, values: str) -> Statement:
-    return Statement(
-        cites, f"INSERT INTO idempotency_key ({_COLUMNS}, {columns}) VALUES ({_VALUES}, {values}) {{or nothing}}"
-    )
+    template = f"INSERT INTO idempotency_key ({_COLUMNS}, {columns}) VALUES ({_VALUES}, {values}) {{or nothing}}"
+    return Statement(cites, template, hot=True)
 
 
 CLAIM = _insert_once("T1", "status, locked_until", "{limit wait 'in_progress'}, {now + %(lease)s}")
@@ -52,6 +51,7 @@ LOOK_ALONE = Statement(
     FROM (SELECT {{try lock %(gate)s}} AS mine) AS gate
     LEFT JOIN idempotency_key ON scope = %(scope)s AND id = %(id)s
     """,
+    hot=True,
 )
 
 _RENEWED: Final = """

@@ -14,8 +14,10 @@ from uuid import UUID
 from django.db import Error, IntegrityError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_idempotency.conf import conf
 from django_idempotency.core.calls import Ref
 from django_idempotency.core.states import Status
+from django_idempotency.store.preparing import open_preparing_cursor
 
 T = TypeVar("T")
 
@@ -134,8 +136,9 @@ DIALECTS: Final = {
 class Statement:
     """One constant text per vendor, and the rows of the transition table that it carries out."""
 
-    def __init__(self, cites: str, template: str) -> None:
+    def __init__(self, cites: str, template: str, *, hot: bool = False) -> None:
         self.cites = tuple(cites.split())
+        self._hot = hot  # most requests execute it: it may be prepared
         self._texts = {vendor: dialect.render(template) for vendor, dialect in DIALECTS.items()}
 
     def text(self, vendor: str) -> str:
@@ -178,7 +181,7 @@ class Statement:
         """
         text = _bound(self._texts[connection.vendor], connection, seconds)
         try:
-            with connection.cursor() as cursor:
+            with self._open_cursor(connection) as cursor:
                 cursor.execute(text, adapt(connection.vendor, values))
                 return read(cursor)
         except Error as error:
@@ -186,6 +189,11 @@ class Statement:
             if error.__cause__ is not None:
                 _remove_values(error.__cause__)
             raise
+
+    def _open_cursor(self, connection: BaseDatabaseWrapper) -> Any:
+        if self._hot and conf.PREPARED_STATEMENTS and connection.vendor == "postgresql":
+            return open_preparing_cursor(connection)
+        return connection.cursor()
 
 
 def _count_rows(cursor: Any) -> int:

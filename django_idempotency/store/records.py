@@ -50,7 +50,7 @@ _RENDERED: Final = {"key": "{key}"} | {
 }
 COLUMNS: Final = ", ".join(_RENDERED.get(name, name) for name in Columns._fields)
 
-FIND = Statement("", f"SELECT {COLUMNS} FROM idempotency_key WHERE scope = %(scope)s AND id = %(id)s")
+FIND = Statement("", f"SELECT {COLUMNS} FROM idempotency_key WHERE scope = %(scope)s AND id = %(id)s", hot=True)
 FIND_BY_KEY = Statement("", f"SELECT {COLUMNS} FROM idempotency_key WHERE {{key}} = %(key)s AND scope = %(scope)s")
 
 

@@ -69,6 +69,7 @@ ENTRIES = {
     "TENANT": Entry(None, len, len, ("none.such", "tests.checks.test_conf.NO_PROFILE", 5), "tenant"),
     "NAMESPACE": Entry(None, "acme", "acme", ("", "x" * 256, "two\nlines", 5, b"acme", coroutine, Called(), len), None),
     "PICK_UP": Entry(60 * SECONDS, 5, 5 * SECONDS, DURATIONS, None),
+    "PREPARED_STATEMENTS": Entry(False, True, True, ("yes", 1, None), None),
     "SERVER_THREADS": Entry(None, 4, 4, (*COUNTS, 0), None),
     "ENQUEUE": Entry(None, "builtins.len", len, ("none.such", "tests.checks.test_conf.NO_PROFILE", 5), None),
     "PROFILE": Entry(IETF, "stripe", STRIPE, ("none.such", "tests.checks.test_conf.NO_PROFILE", 5, None), "profile"),
