@@ -8,7 +8,7 @@ from django.apps.config import AppConfig
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import connections
 
-from django_idempotency.checks.permissions import permission_inside
+from django_idempotency.checks.permissions import functions_inside, permission_in, refusals_inside
 from django_idempotency.core.policy import Mode
 from django_idempotency.http.private_names import NON_ATOMIC_REQUESTS, is_made_by_api_view
 from django_idempotency.http.urlconf import Endpoint, mark_of, project_endpoints
@@ -16,7 +16,7 @@ from django_idempotency.http.urlconf import Endpoint, mark_of, project_endpoints
 
 @register(Tags.urls)
 def check_endpoints(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """E020, E021, E025, E026, E032, W034: each view that the URLconf leads to."""
+    """E020, E021, E025, E026, E032, W034, W036, W037: each view that the URLconf leads to."""
     return [message for endpoint in project_endpoints() for check in _CHECKS for message in check(endpoint)]
 
 
@@ -81,17 +81,18 @@ def _not_a_handler(endpoint: Endpoint) -> Iterator[CheckMessage]:
 
 
 def _permission_inside(endpoint: Endpoint) -> Iterator[CheckMessage]:
-    if endpoint.is_rest:
-        return  # the mixin looks up a key after the permissions
-    permission = permission_inside(endpoint)
+    found = functions_inside(endpoint)
+    permission = permission_in(found)
     if permission:
         yield Error(
             f"/{endpoint.route}: @idempotent is outside {permission}, so a retry would be answered before the "
             "permission is checked, and a response that denies it would be stored.",
             hint="Put @idempotent below it; on a class decorate the method that answers, `post` for example, or put "
-            "@method_decorator([permission_required(…), idempotent], name='dispatch') in place of the mixin.",
+            "@method_decorator([permission_required(…), idempotent], name='dispatch') in place of the mixin. On a view "
+            "of Django REST framework use permission_classes.",
             id="django_idempotency.E032",
         )
+    yield from refusals_inside(endpoint, found, "@idempotent")
 
 
 def _heartbeat_too_short(endpoint: Endpoint) -> Iterator[CheckMessage]:

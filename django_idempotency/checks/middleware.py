@@ -7,7 +7,7 @@ from django.apps.config import AppConfig
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.utils.module_loading import import_string
 
-from django_idempotency.checks.permissions import permission_inside
+from django_idempotency.checks.permissions import functions_inside, permission_in, refusals_inside
 from django_idempotency.conf import middleware, policy
 from django_idempotency.http.urlconf import POLICY_MARK, Endpoint, project_endpoints
 
@@ -16,7 +16,7 @@ MIDDLEWARE: Final = "django_idempotency.middleware.IdempotencyMiddleware"
 
 @register(Tags.urls)
 def check_middleware(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """W022, E027, W033: a project that has installed the middleware."""
+    """W022, E027, W033, W036, W037: a project that has installed the middleware."""
     if MIDDLEWARE not in middleware():
         return []
     found = project_endpoints()
@@ -60,7 +60,8 @@ def _permission_after(endpoint: Endpoint) -> Iterator[CheckMessage]:
     handlers = [name for method, name in endpoint.handlers.items() if method.upper() in methods]
     if endpoint.view is not None and all(hasattr(getattr(endpoint.view, name), POLICY_MARK) for name in handlers):
         return
-    permission = permission_inside(endpoint, whole_view=True)
+    found = functions_inside(endpoint, policy())
+    permission = permission_in(found)
     if permission:
         yield Warning(
             f"/{endpoint.route}: IdempotencyMiddleware answers a retry before {permission} checks the permission.",
@@ -68,6 +69,7 @@ def _permission_after(endpoint: Endpoint) -> Iterator[CheckMessage]:
             f"{' and no '.join(sorted(methods))}.",
             id="django_idempotency.W033",
         )
+    yield from refusals_inside(endpoint, found, "IdempotencyMiddleware")
 
 
 def _carries_mark(endpoint: Endpoint) -> bool:

@@ -132,7 +132,10 @@ def endpoints(patterns: Iterable[Any], prefix: str = "", namespace: str = "") ->
 
 
 def layers(callback: Any) -> Iterator[Any]:
-    """Yield a callable and those that it wraps, outermost first. The search ends at a class-based view."""
+    """Yield a callable and those that it wraps, outermost first. The search ends at a class-based view.
+
+    A decorator around one has its class as well, because functools.wraps copies it.
+    """
     seen: set[int] = set()
     found = [callback]
     while found:
@@ -141,8 +144,8 @@ def layers(callback: Any) -> Iterator[Any]:
             continue
         seen.add(id(layer))
         yield layer
-        if _class_of(layer) is None:
-            found.extend(_wrapped_by(layer))
+        is_of_class = _class_of(layer) is not None
+        found.extend(each for each in _wrapped_by(layer) if not is_of_class or _class_of(each) is not None)
 
 
 def mark_policy(guard: Any, arguments: Arguments) -> None:
@@ -160,6 +163,11 @@ def mark_of(layer: Any) -> Arguments | None:
 def is_guard(layer: Any) -> bool:
     """True if `@idempotent` returned this callable, and no decorator copied the mark to it with functools.wraps."""
     return getattr(layer, "__dict__", {}).get(_GUARD) is layer
+
+
+def is_wrapper(layer: Any) -> bool:
+    """True if this callable has another one in it, as what a decorator returns has."""
+    return any(True for _ in _wrapped_by(layer))
 
 
 def _class_of(layer: Any) -> type | None:
