@@ -8,6 +8,7 @@ from django.apps.config import AppConfig
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import connections
 
+from django_idempotency.checks.objects import no_object_to_ask, object_not_asked
 from django_idempotency.checks.permissions import functions_inside, permission_in, refusals_inside
 from django_idempotency.core.policy import Mode
 from django_idempotency.http.private_names import NON_ATOMIC_REQUESTS, is_made_by_api_view
@@ -16,7 +17,7 @@ from django_idempotency.http.urlconf import Endpoint, mark_of, project_endpoints
 
 @register(Tags.urls)
 def check_endpoints(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """E020, E021, E025, E026, E032, W034, W036, W037: each view that the URLconf leads to."""
+    """E020, E021, E025, E026, E032, W034, W036, W037, E038, W039: each view that the URLconf leads to."""
     return [message for endpoint in project_endpoints() for check in _CHECKS for message in check(endpoint)]
 
 
@@ -114,4 +115,6 @@ _CHECKS: Final[tuple[Callable[[Endpoint], Iterator[CheckMessage]], ...]] = (
     _not_a_handler,
     _permission_inside,
     _heartbeat_too_short,
+    no_object_to_ask,
+    object_not_asked,
 )

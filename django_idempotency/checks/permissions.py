@@ -13,10 +13,10 @@ from django.core.checks import CheckMessage, Warning
 from django.middleware.csrf import CsrfViewMiddleware
 from django.utils.module_loading import import_string
 
-from django_idempotency.conf import Arguments, middleware
+from django_idempotency.conf import middleware
 from django_idempotency.core.policy import Policy
 from django_idempotency.http.private_names import checks_csrf_token, method_decorators, tests_more_than_login
-from django_idempotency.http.urlconf import POLICY_MARK, Endpoint, is_guard, is_wrapper, layers, mark_of
+from django_idempotency.http.urlconf import Endpoint, is_guard, is_wrapper, layers, mark_of
 
 # The names and statuses by which code says that it refuses a caller.
 _REFUSES: Final = frozenset(
@@ -127,8 +127,9 @@ def _functions_inside(endpoint: Endpoint, whole_view: Policy | None) -> Iterator
     yield from _within(endpoint.callback, whole_view)
     if endpoint.view is None:
         return
-    if endpoint.is_rest:
-        yield from _in_handlers(endpoint, None)
+    for name, arguments in endpoint.protected_methods():  # as a whole, whatever decorates them
+        yield from _within(getattr(endpoint.view, name), arguments.policy())
+    if endpoint.has_mixin:
         return
     around = [mark.policy() for mark in endpoint.around if "dispatch" not in endpoint.inside]
     policy = whole_view or next(iter(around), None)
@@ -138,19 +139,9 @@ def _functions_inside(endpoint: Endpoint, whole_view: Policy | None) -> Iterator
         mark = mark_of(own)
         if policy is None and mark is not None:
             policy = mark.policy()
-    yield from _in_handlers(endpoint, policy)
-
-
-def _in_handlers(endpoint: Endpoint, around: Policy | None) -> Iterator[Inside]:
-    """Yield the functions inside the protection of the methods that answer. `around` protects them all."""
     for method, name in endpoint.handlers.items():
-        handler = getattr(endpoint.view, name)
-        policy = around
-        if endpoint.has_mixin:  # protects a method as a whole, whatever decorates it
-            arguments: Arguments | None = getattr(handler, POLICY_MARK, endpoint.of_class)
-            policy = None if arguments is None else arguments.policy()
         if policy is None or method.upper() in policy.methods:
-            yield from _within(handler, policy)
+            yield from _within(getattr(endpoint.view, name), policy)
 
 
 def _within(function: Any, policy: Policy | None) -> Iterator[Inside]:

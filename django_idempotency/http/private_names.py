@@ -88,6 +88,29 @@ def view_of(rest_request: Any) -> Any:
     return getattr(rest_request, "parser_context", {}).get("view")
 
 
+def has_own_get_object(cls: Any) -> bool:
+    """True if `get_object` is Django REST framework's: it needs the argument of the URL that the view names."""
+    return is_of_rest_framework(cls.get_object)
+
+
+def is_of_rest_framework(function: Any) -> bool:
+    """True if Django REST framework defines this function."""
+    return bool(function.__module__.startswith("rest_framework."))
+
+
+def object_permission(permission: Any) -> str:
+    """Return the name of the permission class that overrides `has_object_permission`; empty if none does.
+
+    Combined permissions, such as `A & B`, keep their parts in `op1_class` and `op2_class`.
+    """
+    parts = [getattr(permission, name) for name in ("op1_class", "op2_class") if hasattr(permission, name)]
+    if parts:
+        return next(filter(None, map(object_permission, parts)), "")
+    asks = permission.has_object_permission
+    is_default = is_of_rest_framework(asks) and asks.__qualname__ == "BasePermission.has_object_permission"
+    return "" if is_default else permission.__name__
+
+
 def is_made_by_api_view(cls: type) -> bool:
     """True if `@api_view` made this class for one function. It calls every one of them `WrappedAPIView`."""
     return cls.__qualname__ == "WrappedAPIView"

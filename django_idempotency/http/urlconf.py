@@ -50,6 +50,11 @@ class Endpoint:
         return any(map(rest_actions, self.layers))
 
     @property
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments that `as_view` of Django REST framework was given."""
+        return next(filter(None, map(rest_arguments, self.layers)), {})
+
+    @property
     def has_mixin(self) -> bool:
         return hasattr(self.view, "_class_arguments")
 
@@ -73,6 +78,19 @@ class Endpoint:
     @property
     def is_protected(self) -> bool:
         return bool(self.around or self.inside or self.of_class)
+
+    @property
+    def permission_classes(self) -> Iterable[Any]:
+        """Return the permission classes of Django REST framework, of the class or for this route alone."""
+        own = getattr(self.view, "permission_classes", ())
+        return self.arguments.get("permission_classes", own) or ()
+
+    def protected_methods(self) -> Iterator[tuple[str, Arguments]]:
+        """Yield the methods that answer and that the mixin protects, with their policies."""
+        for method, name in self.handlers.items():
+            arguments = getattr(getattr(self.view, name), POLICY_MARK, self.of_class)
+            if self.has_mixin and arguments is not None and method.upper() in arguments.policy().methods:
+                yield name, arguments
 
     def policies(self) -> Iterator[tuple[Arguments, str]]:
         """Yield every policy with its action. A view set's own policy is yielded once for each of its actions."""
@@ -99,12 +117,19 @@ def policies_of(operation: str, path: str, root: Any = None) -> list[Arguments] 
     """Return the policies of the endpoints of this operation; None if neither its name nor the path leads to one."""
     found = [each for each in endpoints(get_resolver(root).url_patterns) if operation in _operations(each)]
     if not found:
-        try:
-            match = resolve(path.removeprefix(get_script_prefix().rstrip("/")), root)
-        except Resolver404:
+        match = match_of(path, root)
+        if match is None:
             return None
         found = [Endpoint(match.route, match.func, match.view_name)]
     return [arguments for endpoint in found for arguments, _action in endpoint.policies()]
+
+
+def match_of(path: str, root: Any = None) -> ResolverMatch | None:
+    """Return the match of a path as a request had it; None if no route leads there."""
+    try:
+        return resolve(path.removeprefix(get_script_prefix().rstrip("/")), root)
+    except Resolver404:
+        return None
 
 
 def _operations(endpoint: Endpoint) -> set[str]:
