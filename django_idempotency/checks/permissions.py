@@ -16,7 +16,7 @@ from django.utils.module_loading import import_string
 from django_idempotency.conf import middleware
 from django_idempotency.core.policy import Policy
 from django_idempotency.http.private_names import checks_csrf_token, method_decorators, tests_more_than_login
-from django_idempotency.http.urlconf import Endpoint, is_guard, is_wrapper, layers, mark_of
+from django_idempotency.http.urlconf import POLICY_MARK, Endpoint, is_guard, is_wrapper, layers, mark_of
 
 # The names and statuses by which code says that it refuses a caller.
 _REFUSES: Final = frozenset(
@@ -120,7 +120,8 @@ def _seems(function: Any, says: frozenset[Any], name: re.Pattern[str]) -> bool:
 
 def _name(function: FunctionType) -> str:
     """Return the name of a decorator, or of a class with its method."""
-    return function.__code__.co_qualname.partition(".<locals>")[0]
+    name = function.__code__.co_qualname.partition(".<locals>")[0]
+    return "permission_required or user_passes_test" if name == "user_passes_test" else name
 
 
 def _functions_inside(endpoint: Endpoint, whole_view: Policy | None) -> Iterator[Inside]:
@@ -140,8 +141,10 @@ def _functions_inside(endpoint: Endpoint, whole_view: Policy | None) -> Iterator
         if policy is None and mark is not None:
             policy = mark.policy()
     for method, name in endpoint.handlers.items():
-        if policy is None or method.upper() in policy.methods:
-            yield from _within(getattr(endpoint.view, name), policy)
+        handler = getattr(endpoint.view, name)
+        own_policy = whole_view is not None and hasattr(handler, POLICY_MARK)  # the middleware leaves it alone
+        if not own_policy and (policy is None or method.upper() in policy.methods):
+            yield from _within(handler, policy)
 
 
 def _within(function: Any, policy: Policy | None) -> Iterator[Inside]:

@@ -8,12 +8,18 @@ import pytest
 from django.contrib.auth.decorators import login_required, permission_required, user_passes_test
 from django.contrib.auth.mixins import AccessMixin, LoginRequiredMixin, PermissionRequiredMixin
 from django.core.exceptions import PermissionDenied
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.cache import cache_page, never_cache
+from django.views.decorators.clickjacking import xframe_options_deny
 from django.views.decorators.csrf import csrf_exempt, csrf_protect, ensure_csrf_cookie, requires_csrf_token
-from django.views.decorators.http import require_POST
+from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
+from django.views.decorators.gzip import gzip_page
+from django.views.decorators.http import etag, require_POST, require_safe
+from django.views.decorators.vary import vary_on_cookie
+from drf_spectacular.utils import extend_schema
 from rest_framework.decorators import action, api_view
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -57,7 +63,7 @@ def test_e032_a_permission_asked_inside(settings: Any, test: str) -> None:
     dispatched: Any = method_decorator(idempotent, name="dispatch")(type("Dispatched", (Asking,), {}))
     messages = found(settings, inside, dispatched.as_view(), idempotent(Asking.as_view()))
     assert ids(messages) == ["E032"] * 3
-    assert "user_passes_test" in messages[0].msg
+    assert "outside permission_required or user_passes_test" in messages[0].msg
     assert "PermissionRequiredMixin" in messages[1].msg
 
 
@@ -205,6 +211,17 @@ def test_w033_a_decorator_of_the_method_behind_the_middleware(settings: Any) -> 
     assert ids(found(settings, *views)) == ["W033"]
 
 
+def test_w033_a_method_with_a_protection_of_its_own_is_left_alone(settings: Any) -> None:
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, MIDDLEWARE]
+
+    class Both(Posting):
+        @method_decorator([ASKING, idempotent])
+        def patch(self, request: HttpRequest) -> HttpResponse:
+            return HttpResponse()
+
+    assert found(settings, Both.as_view()) == []
+
+
 # The project's own
 
 
@@ -296,6 +313,16 @@ def test_w036_behind_the_middleware(settings: Any) -> None:
     )
     assert ids(messages) == ["W036"] * 2
     assert "IdempotencyMiddleware" in messages[0].msg
+
+
+def test_decorators_that_refuse_no_caller_may_be_inside(settings: Any) -> None:
+    harmless = [
+        *(require_POST, require_safe, never_cache, cache_page(60), gzip_page, vary_on_cookie, xframe_options_deny),
+        *(transaction.atomic, transaction.non_atomic_requests, sensitive_post_parameters(), sensitive_variables()),
+        *(etag(lambda request: "1"), login_required, extend_schema(tags=["shop"]), careful_wrapper),
+    ]
+    for each in harmless:
+        assert found(settings, *inside(each)) == [], each
 
 
 # Limits and CSRF
