@@ -44,12 +44,14 @@ def require_object_of(row: IdempotencyKey, match: ResolverMatch | None, request:
 
     The caller is authenticated already. Permissions are asked, throttles are not. The request has no body.
     """
-    endpoint = None if match is None else Endpoint(match.route, match.func)
-    if match is None or endpoint is None or endpoint.view is None or not hasattr(endpoint.view, "initialize_request"):
+    endpoint = Endpoint("", None if match is None else match.func)
+    may_be_cut = len(row.request_path) == IdempotencyKey._meta.get_field("request_path").max_length
+    if match is None or may_be_cut or not endpoint.is_rest or not hasattr(endpoint.view, "get_object"):
         raise PermissionDenied
     again = copy(request)
     again.method, again.path, again.resolver_match = row.request_method, row.request_path, match
-    view: Any = endpoint.view(**endpoint.arguments)
+    cls: Any = endpoint.view
+    view = cls(**endpoint.arguments)
     view.action_map = endpoint.handlers
     view.args, view.kwargs = match.args, match.kwargs
     view.request = view.initialize_request(again, *match.args, **match.kwargs)

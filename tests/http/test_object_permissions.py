@@ -1,6 +1,5 @@
 """`authorize="object"`: a replay is given to a caller who may still touch the object of its URL."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -171,7 +170,7 @@ class Deferring(Purses):
     idempotency = {**OBJECT, "transaction": "late", "operation": "wallets.defer"}
 
     @action(detail=True, methods=["post"])
-    def pay(self, request: Request, pk: str) -> Any:
+    def pay(self, request: Request, pk: str, padding: str = "") -> Any:
         self.get_object()
         return request._request.idempotency.defer(export, title="may")  # type: ignore[attr-defined]
 
@@ -231,6 +230,7 @@ for view_set in (
 
 urlpatterns = [
     path("", include(router.urls)),
+    path("long/<str:padding>/<int:pk>", Deferring.as_view({"post": "pay"}), name="long"),
     path("told/<int:pk>", Told.as_view(), name="told"),
     path("mine", Mine.as_view(), name="mine"),
     path("guest", Guest.as_view(), name="guest"),
@@ -409,17 +409,30 @@ def test_the_status_view_asks_for_the_object_of_the_request(alice: Person, walle
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("_operations")
-@pytest.mark.parametrize("spoil", ["object", "route", "view"])
+@pytest.mark.parametrize("spoil", ["object", "/elsewhere", "/plain", "/plain-class", "/objectless"])
 def test_the_status_view_gives_nothing_if_it_cannot_ask(
     alice: Person, wallet: Group, settings: Any, spoil: str
 ) -> None:
     address = accepted(alice, wallet, "deferring")
     perform(MESSAGES[0])
-    spoils: dict[str, Callable[[], Any]] = {
-        "object": wallet.delete,
-        "route": lambda: IdempotencyKey.objects.update(request_path="/elsewhere"),
-        "view": lambda: IdempotencyKey.objects.update(request_path="/plain"),
-    }
-    spoils[spoil]()
+    if spoil == "object":
+        wallet.delete()
+    else:
+        IdempotencyKey.objects.update(request_path=spoil)
     refused = alice.client.get(address)
     assert (refused.status_code, b"may" in refused.content) == (404 if spoil == "object" else 403, False)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("_operations")
+def test_the_status_view_asks_for_no_other_object_where_the_path_was_cut(alice: Person) -> None:
+    short = Group.objects.create(name="allowed")
+    Group.objects.create(pk=short.pk * 10, name="withdrawn")
+    for each in Group.objects.all():
+        each.user_set.add(member(alice))
+    start = f"/long/{'x' * (248 - len(str(short.pk)))}/"
+    assert len(f"{start}{short.pk}") == 255
+    address = str(alice.post(f"{start}{short.pk}0")["Location"])
+    perform(MESSAGES[0])
+    Group.objects.get(name="withdrawn").user_set.clear()
+    assert alice.client.get(address).status_code == 403
