@@ -1,10 +1,12 @@
 """`authorize="object"`: a replay is given to a caller who may still touch the object of its URL."""
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import Group, User
 from django.db import connection
+from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.test.utils import CaptureQueriesContext
 from django.urls import include, path
@@ -78,6 +80,28 @@ class LateWallets(Purses):
     def pay(self, request: Request, pk: str) -> Any:
         self.get_object()
         return request.idempotency.finish(self.answer)  # type: ignore[attr-defined]
+
+
+class Overtaken(Purses):
+    """Another attempt stores its response while this one runs, and the caller leaves the group."""
+
+    idempotency = {**Purses.idempotency, "transaction": "late"}
+
+    @action(detail=True, methods=["post"])
+    def pay(self, request: Request, pk: str) -> Response:
+        wallet = self.get_object()
+        IdempotencyKey.objects.update(
+            status="completed",
+            attempt_token=uuid4(),
+            locked_until=None,
+            response_status=201,
+            response_headers="[]",
+            response_body=b"purse",
+            response_schema_version=1,
+            completed_at=Now(),
+        )
+        wallet.user_set.clear()
+        return Response({"secret": wallet.name}, 201)
 
 
 class Decorated(Purses):
@@ -224,7 +248,7 @@ def below(request: Request) -> Response:
 router = SimpleRouter()
 for view_set in (
     *(Wallets, AtomicWallets, LateWallets, Decorated, DecoratedAtomic),
-    *(Unasked, Filtered, Locked, Deferring, Paying),
+    *(Overtaken, Unasked, Filtered, Locked, Deferring, Paying),
 ):
     router.register(view_set.__name__.lower(), view_set, basename=view_set.__name__.lower())
 
@@ -351,6 +375,16 @@ def test_another_request_under_the_key_is_still_a_mismatch(alice: Person, wallet
     alice.post(f"/wallets/{wallet.pk}/pay/")
     wallet.user_set.clear()
     assert alice.post(f"/wallets/{wallet.pk}/pay/", {"another": "body"}).status_code == 422
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_attempt_that_was_overtaken_is_asked_like_a_retry(alice: Person, wallet: Group) -> None:
+    refused = alice.post(f"/overtaken/{wallet.pk}/pay/")
+    assert (refused.status_code, b"purse" in refused.content) == (403, False)
+    record = IdempotencyKey.objects.get()
+    assert (record.status, record.response_status, bytes(record.response_body or b"")) == ("completed", 201, b"purse")
+    wallet.user_set.add(member(alice))
+    assert alice.post(f"/overtaken/{wallet.pk}/pay/").content == b"purse"
 
 
 @pytest.mark.django_db(transaction=True)
