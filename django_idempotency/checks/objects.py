@@ -33,7 +33,7 @@ def object_not_asked(endpoint: Endpoint) -> Iterator[CheckMessage]:
     """W039: an object permission that nothing asks on a replay."""
     permission = next(filter(None, map(object_permission, endpoint.permission_classes)), "")
     unasked = [name for name, arguments in endpoint.protected_methods() if arguments.policy().authorize is None]
-    names = [name for name in unasked if _has_object(endpoint, getattr(endpoint.view, name))]
+    names = sorted({name for name in unasked if _has_object(endpoint, getattr(endpoint.view, name))})
     if permission and names:
         yield Warning(
             f"/{endpoint.route}: {permission} has object permissions, and a retry of {' or '.join(names)} gets the "

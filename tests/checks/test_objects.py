@@ -109,6 +109,22 @@ def test_w039_an_object_that_the_view_finds_without_the_url(settings: Any, view:
     assert ids(messages(settings, view)) == ["W039"]
 
 
+def test_w039_names_a_method_once(settings: Any) -> None:
+    class Both(Mine):
+        patch = Mine.post
+
+    class Whole(Wallets):
+        @action(detail=False, methods=["post", "patch"])
+        def touch(self, request: Request) -> Response:
+            self.check_object_permissions(request, request.user)
+            return Response()
+
+    (found,) = messages(settings, Whole.as_view({"post": "touch", "patch": "touch"}))
+    assert "a retry of touch gets" in found.msg
+    (found,) = messages(settings, Both)
+    assert "a retry of patch or post gets" in found.msg
+
+
 @pytest.mark.parametrize("permission", [Heir, DjangoObjectPermissions, IsAuthenticated & Owner, ~(AllowAny | Owner)])
 def test_w039_inherited_and_combined_permissions(settings: Any, permission: Any) -> None:
     assert ids(messages(settings, varied(Mine, permission_classes=[permission]))) == ["W039"]
