@@ -22,14 +22,16 @@ from rest_framework.views import APIView
 from django_idempotency.conf import Arguments
 from django_idempotency.core import problems
 from django_idempotency.core.calls import Call
-from django_idempotency.core.decisions import Answer
+from django_idempotency.core.decisions import Answer, Replay
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.replies import Reply
+from django_idempotency.core.validation import OBJECT
 from django_idempotency.exceptions import Misplaced
 from django_idempotency.http.atomic_requests import open_atomic_requests, opt_out_of_atomic_requests, savepoints
 from django_idempotency.http.context import NONE, Idempotency, NoIdempotency, is_protected
 from django_idempotency.http.exchange import Exchange, capture_response, gate
 from django_idempotency.http.forms import MULTIPART, parse_form
+from django_idempotency.http.objects import require_object
 from django_idempotency.http.private_names import DJANGO_REQUEST, forget_parsed_body, merge_parsed_form
 from django_idempotency.http.requests import may_have_key
 from django_idempotency.http.responses import ProblemDetails, problem_headers, problem_response
@@ -150,8 +152,7 @@ class RestExchange(Exchange):
     """An exchange whose responses the view finalizes and renders, in the transaction that stores them."""
 
     def __init__(self, view: APIView, policy: Policy, handler: Callable[[], Any], request: Request) -> None:
-        super().__init__(getattr(request, DJANGO_REQUEST), policy, handler, type(view).dispatch)
-        self.owner = view
+        super().__init__(getattr(request, DJANGO_REQUEST), policy, handler, type(view).dispatch, owner=view)
         self.rest_request = request
 
     def finalize(self, response: Any) -> HttpResponseBase:
@@ -169,6 +170,13 @@ class RestExchange(Exchange):
     def answer(self, answer: Answer, call: Call) -> HttpResponseBase:
         """Return the response that a decision stands for. A stored one was finalized before it was stored."""
         return mark_final(super().answer(answer, call))
+
+    def require_authorization(self, replay: Replay) -> None:
+        """Raise an error if `authorize` rejects this replay, or the view's permissions its object."""
+        if self.policy.authorize == OBJECT:
+            require_object(self.owner, replay.reply)
+        else:
+            super().require_authorization(replay)
 
     def capture(self, response: HttpResponseBase) -> tuple[HttpResponseBase, Reply]:
         """Finalize and capture. A page of the browsable API is stored without its body: it has a CSRF token in it."""

@@ -8,7 +8,8 @@ from django.apps.config import AppConfig
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import connections
 
-from django_idempotency.checks.permissions import permission_inside
+from django_idempotency.checks.objects import no_object_to_ask, object_not_asked
+from django_idempotency.checks.permissions import functions_inside, permission_in, refusals_inside
 from django_idempotency.core.policy import Mode
 from django_idempotency.http.private_names import NON_ATOMIC_REQUESTS, is_made_by_api_view
 from django_idempotency.http.urlconf import Endpoint, mark_of, project_endpoints, project_routes
@@ -16,7 +17,7 @@ from django_idempotency.http.urlconf import Endpoint, mark_of, project_endpoints
 
 @register(Tags.urls)
 def check_endpoints(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """E005, E020, E021, E025, E026, E032, W034: each view that the URLconf leads to."""
+    """E005, E020, E021, E025, E026, E032, W034, W036, W037, E038, W039: each view that the URLconf leads to."""
     messages = [message for endpoint in project_endpoints() for check in _CHECKS for message in check(endpoint)]
     return [*_contradictions(), *messages]
 
@@ -93,17 +94,18 @@ def _not_a_handler(endpoint: Endpoint) -> Iterator[CheckMessage]:
 
 
 def _permission_inside(endpoint: Endpoint) -> Iterator[CheckMessage]:
-    if endpoint.is_rest:
-        return  # the mixin looks up a key after the permissions
-    permission = permission_inside(endpoint)
+    found = functions_inside(endpoint)
+    permission = permission_in(found)
     if permission:
         yield Error(
             f"/{endpoint.route}: @idempotent is outside {permission}, so a retry would be answered before the "
             "permission is checked, and a response that denies it would be stored.",
             hint="Put @idempotent below it; on a class decorate the method that answers, `post` for example, or put "
-            "@method_decorator([permission_required(…), idempotent], name='dispatch') in place of the mixin.",
+            "@method_decorator([permission_required(…), idempotent], name='dispatch') in place of the mixin. On a view "
+            "of Django REST framework use permission_classes.",
             id="django_idempotency.E032",
         )
+    yield from refusals_inside(endpoint, found, "@idempotent")
 
 
 def _heartbeat_too_short(endpoint: Endpoint) -> Iterator[CheckMessage]:
@@ -125,4 +127,6 @@ _CHECKS: Final[tuple[Callable[[Endpoint], Iterator[CheckMessage]], ...]] = (
     _not_a_handler,
     _permission_inside,
     _heartbeat_too_short,
+    no_object_to_ask,
+    object_not_asked,
 )

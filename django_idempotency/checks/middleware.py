@@ -8,7 +8,7 @@ from django.apps.config import AppConfig
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.utils.module_loading import import_string
 
-from django_idempotency.checks.permissions import permission_inside
+from django_idempotency.checks.permissions import functions_inside, permission_in, refusals_inside
 from django_idempotency.conf import middleware, policy
 from django_idempotency.core.policy import Mode
 from django_idempotency.http.urlconf import POLICY_MARK, Endpoint, project_endpoints
@@ -18,7 +18,7 @@ MIDDLEWARE: Final = "django_idempotency.middleware.IdempotencyMiddleware"
 
 @register(Tags.urls)
 def check_middleware(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """W022, E027, W033, W042: a project that has installed the middleware."""
+    """W022, E027, W033, W036, W037, W042: a project that has installed the middleware."""
     if MIDDLEWARE not in middleware():
         return []
     found = project_endpoints()
@@ -58,7 +58,8 @@ def _permission_after(endpoint: Endpoint) -> Iterator[CheckMessage]:
     methods = policy().methods
     if not _is_protected(endpoint):
         return
-    permission = permission_inside(endpoint, whole_view=True)
+    found = functions_inside(endpoint, policy())
+    permission = permission_in(found)
     if permission:
         yield Warning(
             f"/{endpoint.route}: IdempotencyMiddleware answers a retry before {permission} checks the permission.",
@@ -66,6 +67,7 @@ def _permission_after(endpoint: Endpoint) -> Iterator[CheckMessage]:
             f"{' and no '.join(sorted(methods))}.",
             id="django_idempotency.W033",
         )
+    yield from refusals_inside(endpoint, found, "IdempotencyMiddleware")
 
 
 def _async_and_atomic(endpoint: Endpoint) -> Iterator[CheckMessage]:

@@ -37,7 +37,7 @@ def make_record_id(scope: str, key: str) -> UUID:
 @lru_cache(maxsize=256)
 def digest_namespace(namespace: str) -> str:
     """Return what a record and its downstream keys keep of a namespace."""
-    return sha256(namespace.encode()).hexdigest()[:_NAMESPACE_LENGTH]
+    return sha256(namespace.encode(errors="surrogatepass")).hexdigest()[:_NAMESPACE_LENGTH]
 
 
 def derive_key(record: UUID, namespace: str, step: str) -> str:

@@ -11,6 +11,7 @@ from django_idempotency.core.keys import KeyRule
 from django_idempotency.core.profiles import IETF, Profile
 from django_idempotency.core.replies import ReplyRule
 from django_idempotency.core.validation import (
+    AUTHORIZATION,
     EXCEPTIONS,
     FLAG,
     FUNCTION,
@@ -128,7 +129,7 @@ class Policy:
     anonymous_unprotected: bool = False  # callers without credentials run without protection
     guessable_anonymous: bool = False  # let them use keys that another caller could guess
     wait: timedelta = timedelta(0)  # how long a duplicate waits for the response before it is rejected
-    authorize: Callable[[Any, Any], bool] | None = None  # may reject a replay
+    authorize: Callable[[Any, Any], bool] | str | None = None  # may reject a replay
     upgrade: Callable[[Any], Any] | None = None  # turns a stored response of another schema version into today's
 
     def __post_init__(self) -> None:
@@ -245,6 +246,6 @@ _TYPES: Final[Mapping[str, ArgumentType]] = {
     "anonymous_unprotected": FLAG,
     "guessable_anonymous": FLAG,
     "wait": TIMEDELTA,
-    "authorize": optional(FUNCTION),
+    "authorize": optional(AUTHORIZATION),
     "upgrade": optional(FUNCTION),
 }

@@ -139,6 +139,10 @@ FUNCTION: Final = ArgumentType(is_sync_function, "a function that is not async")
 NAMES: Final = ArgumentType(_are_names, "a collection of names")
 EXCEPTIONS: Final = ArgumentType(_are_exceptions, "a collection of exception classes")
 STATUS_FILTER: Final = ArgumentType(_are_statuses, "a function that is not async, a collection of statuses")
+OBJECT: Final = "object"
+AUTHORIZATION: Final = ArgumentType(
+    lambda value: is_sync_function(value) or value == OBJECT, f"a function that is not async, {OBJECT!r}"
+)
 SESSION: Final = "session"
 SESSION_THROUGH_LOGIN: Final = "session-through-login"
 SESSION_SCOPES: Final = (SESSION, SESSION_THROUGH_LOGIN)

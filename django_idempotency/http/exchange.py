@@ -19,8 +19,10 @@ from django_idempotency.conf import Arguments
 from django_idempotency.core.calls import Call
 from django_idempotency.core.policy import OnError, Policy, Streaming
 from django_idempotency.core.replies import Reply, capture, unfold
+from django_idempotency.core.validation import OBJECT
 from django_idempotency.exceptions import (
     InvalidKey,
+    Misplaced,
     NoPrincipal,
     NotAResponse,
     StoreUnavailable,
@@ -57,7 +59,13 @@ class NotKept(Exception):
 class Exchange(OwnResponses):
     """A request, its policy, and the view that answers it."""
 
-    def __init__(self, request: HttpRequest, policy: Policy, handler: Handler, view: Any) -> None:
+    def __init__(self, request: HttpRequest, policy: Policy, handler: Handler, view: Any, owner: Any = None) -> None:
+        if policy.authorize == OBJECT and not hasattr(owner, "get_object"):
+            raise Misplaced(
+                f"authorize='object' asks the get_object() of a view of Django REST framework; what answers "
+                f"{request.path} has none. Write a function: authorize=lambda request, record: …"
+            )
+        self.owner = owner  # the view's instance, in Django REST framework
         self.request = request
         self.policy = policy
         self.using = alias()

@@ -35,8 +35,8 @@ LOOKALIKES: Final = ("Idempotency-Key", "X-Idempotency-Key", "Idempotent-Key", "
 
 
 def require_authorization(policy: Policy, request: HttpRequest, record: Record) -> None:
-    """Raise PermissionDenied if the policy's `authorize` rejects this replay."""
-    if policy.authorize is not None and not is_true(policy.authorize(request, record)):
+    """Raise PermissionDenied if the function in the policy's `authorize` rejects this replay."""
+    if callable(policy.authorize) and not is_true(policy.authorize(request, record)):
         raise PermissionDenied
 
 
@@ -75,11 +75,15 @@ class OwnResponses:
             return accepted_response(call, answer.retry_after)
         if not isinstance(answer, Replay):
             return self.problem_response(problem_for(answer, call))
-        require_authorization(self.policy, self.request, answer.record)
+        self.require_authorization(answer)
         response = replay_response(apply_upgrade(answer.reply, self.policy), self.policy.profile)
         if self.policy.scope is not None:  # else Django notes that the session was read, and DRF its authentication
             patch_vary_headers(response, ("Authorization", "Cookie"))
         return response
+
+    def require_authorization(self, replay: Replay) -> None:
+        """Raise an error if the policy's `authorize` rejects this replay."""
+        require_authorization(self.policy, self.request, replay.record)
 
     def unavailable_response(self) -> HttpResponseBase:
         return self.problem_response(unavailable_problem(self.policy))

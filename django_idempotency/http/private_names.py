@@ -4,12 +4,13 @@ Check this one list against each new release of either package: a name that is g
 import is. The helpers only use attributes, so Django REST framework need not be installed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from io import BytesIO
 from types import FunctionType
 from typing import Any, Final
 
 from django.http import HttpRequest
+from django.middleware.csrf import CsrfViewMiddleware
 
 # Django: `non_atomic_requests` and `BaseHandler.make_view_atomic` keep the aliases a view opted out of under this name.
 NON_ATOMIC_REQUESTS: Final = "_non_atomic_requests"
@@ -20,8 +21,8 @@ CSRF_META: Final = "CSRF_COOKIE_NEEDS_UPDATE"
 # Django REST framework: the Django request inside one of its own.
 DJANGO_REQUEST: Final = "_request"
 
-# Django: the names of the two mixins that ask for more than a login.
-_AUTH_MIXINS: Final = ("PermissionRequiredMixin", "UserPassesTestMixin")
+# Django: the two mixins that ask for more than a login do it in `dispatch`.
+_AUTH_DISPATCHES: Final = ("PermissionRequiredMixin.dispatch", "UserPassesTestMixin.dispatch")
 
 
 def body_was_read(request: HttpRequest) -> bool:
@@ -87,24 +88,72 @@ def view_of(rest_request: Any) -> Any:
     return getattr(rest_request, "parser_context", {}).get("view")
 
 
+def has_own_get_object(cls: Any) -> bool:
+    """True if `get_object` is Django REST framework's: it needs the argument of the URL that the view names."""
+    return is_of_rest_framework(cls.get_object)
+
+
+def is_of_rest_framework(function: Any) -> bool:
+    """True if Django REST framework defines this function."""
+    return bool(function.__module__.startswith("rest_framework."))
+
+
+def object_permission(permission: Any) -> str:
+    """Return the name of the permission class that overrides `has_object_permission`; empty if none does.
+
+    Combined permissions, such as `A & B`, keep their parts in `op1_class` and `op2_class`.
+    """
+    parts = [getattr(permission, name) for name in ("op1_class", "op2_class") if hasattr(permission, name)]
+    if parts:
+        return next(filter(None, map(object_permission, parts)), "")
+    asks = permission.has_object_permission
+    is_default = is_of_rest_framework(asks) and asks.__qualname__ == "BasePermission.has_object_permission"
+    return "" if is_default else permission.__name__
+
+
 def is_made_by_api_view(cls: type) -> bool:
     """True if `@api_view` made this class for one function. It calls every one of them `WrappedAPIView`."""
     return cls.__qualname__ == "WrappedAPIView"
 
 
-def is_permission_mixin(cls: type) -> bool:
-    """True if this is a mixin of Django's that asks for a permission or a test of the project's."""
-    return cls.__module__ == "django.contrib.auth.mixins" and cls.__name__ in _AUTH_MIXINS
-
-
 def tests_more_than_login(layer: Any) -> bool:
-    """True if this is what `user_passes_test` returns, with another test than that of `login_required`.
+    """True if this is Django's own code for a permission or a test of the project's, other than that of a login.
 
-    Django marks neither decorator. Their wrappers are recognised by their qualified names, the test by the name of the
-    variable that `user_passes_test` closes over.
+    Django marks neither its decorators nor its mixins. They are recognised by the qualified names of their functions,
+    the test of a decorator by the name of the variable that `user_passes_test` closes over.
     """
-    if not isinstance(layer, FunctionType) or not layer.__code__.co_qualname.startswith("user_passes_test."):
-        return False
-    closure = dict(zip(layer.__code__.co_freevars, layer.__closure__ or (), strict=True))
-    test = closure["test_func"].cell_contents if "test_func" in closure else None
+    name = _qualified_name(layer)
+    if name in _AUTH_DISPATCHES:
+        return bool(layer.__module__ == "django.contrib.auth.mixins")
+    test = _closure(layer).get("test_func") if name.startswith("user_passes_test.") else None
     return test is not None and not getattr(test, "__qualname__", "").startswith("login_required.")
+
+
+def checks_csrf_token(layer: Any) -> bool:
+    """True if this belongs to `csrf_protect`: it closes over the middleware that it was made from.
+
+    The two other decorators that Django makes of a subclass of that middleware refuse nothing.
+    """
+    made = (
+        _closure(layer).get("middleware") if _qualified_name(layer).startswith("make_middleware_decorator.") else None
+    )
+    return isinstance(made, CsrfViewMiddleware) and type(made).__module__ != "django.views.decorators.csrf"
+
+
+def method_decorators(layer: Any) -> tuple[Sequence[Any], Any] | None:
+    """Return the decorators of a method, innermost first, and the method, if `method_decorator` returned this."""
+    if _qualified_name(layer) != "_multi_decorate.<locals>._wrapper":
+        return None
+    closure = _closure(layer)
+    return closure["decorators"], closure["method"]
+
+
+def _qualified_name(layer: Any) -> str:
+    """Return the name of a function as its source has it: functools.wraps changes the others."""
+    return layer.__code__.co_qualname if isinstance(layer, FunctionType) else ""
+
+
+def _closure(layer: FunctionType) -> dict[str, Any]:
+    """Return the variables that a function closes over."""
+    cells = zip(layer.__code__.co_freevars, layer.__closure__ or (), strict=True)
+    return {name: cell.cell_contents for name, cell in cells}

@@ -50,6 +50,11 @@ class Endpoint:
         return any(map(rest_actions, self.layers))
 
     @property
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments that `as_view` of Django REST framework was given."""
+        return next(filter(None, map(rest_arguments, self.layers)), {})
+
+    @property
     def has_mixin(self) -> bool:
         return hasattr(self.view, "_class_arguments")
 
@@ -85,6 +90,19 @@ class Endpoint:
             return str(error)
         return ""
 
+    @property
+    def permission_classes(self) -> Iterable[Any]:
+        """Return the permission classes of Django REST framework, of the class or for this route alone."""
+        own = getattr(self.view, "permission_classes", ())
+        return self.arguments.get("permission_classes", own) or ()
+
+    def protected_methods(self) -> Iterator[tuple[str, Arguments]]:
+        """Yield the methods that answer and that the mixin protects, with their policies."""
+        for method, name in self.handlers.items():
+            arguments = getattr(getattr(self.view, name), POLICY_MARK, self.of_class)
+            if self.has_mixin and arguments is not None and method.upper() in arguments.methods:
+                yield name, arguments
+
     def policies(self) -> Iterator[tuple[Arguments, str]]:
         """Yield every policy with its action. A view set's own policy is yielded once for each of its actions."""
         yield from ((arguments, "") for arguments in (*self.around, *self.inside.values()))
@@ -115,12 +133,19 @@ def policies_of(operation: str, path: str, root: Any = None) -> list[Arguments] 
     """Return the policies of the endpoints of this operation; None if neither its name nor the path leads to one."""
     found = [each for each in endpoints(get_resolver(root).url_patterns) if operation in _operations(each)]
     if not found:
-        try:
-            match = resolve(path.removeprefix(get_script_prefix().rstrip("/")), root)
-        except Resolver404:
+        match = match_of(path, root)
+        if match is None:
             return None
         found = [Endpoint(match.route, match.func, match.view_name)]
     return [arguments for endpoint in found for arguments, _action in endpoint.policies()]
+
+
+def match_of(path: str, root: Any = None) -> ResolverMatch | None:
+    """Return the match of a path as a request had it; None if no route leads there."""
+    try:
+        return resolve(path.removeprefix(get_script_prefix().rstrip("/")), root)
+    except Resolver404:
+        return None
 
 
 def _operations(endpoint: Endpoint) -> set[str]:
@@ -148,7 +173,10 @@ def endpoints(patterns: Iterable[Any], prefix: str = "", namespace: str = "") ->
 
 
 def layers(callback: Any) -> Iterator[Any]:
-    """Yield a callable and those that it wraps, outermost first. The search ends at a class-based view."""
+    """Yield a callable and those that it wraps, outermost first. The search ends at a class-based view.
+
+    A decorator around one has its class as well, because functools.wraps copies it.
+    """
     seen: set[int] = set()
     found = [callback]
     while found:
@@ -157,8 +185,8 @@ def layers(callback: Any) -> Iterator[Any]:
             continue
         seen.add(id(layer))
         yield layer
-        if _class_of(layer) is None:
-            found.extend(_wrapped_by(layer))
+        is_of_class = _class_of(layer) is not None
+        found.extend(each for each in _wrapped_by(layer) if not is_of_class or _class_of(each) is not None)
 
 
 def mark_policy(guard: Any, arguments: Arguments) -> None:
@@ -176,6 +204,11 @@ def mark_of(layer: Any) -> Arguments | None:
 def is_guard(layer: Any) -> bool:
     """True if `@idempotent` returned this callable, and no decorator copied the mark to it with functools.wraps."""
     return getattr(layer, "__dict__", {}).get(_GUARD) is layer
+
+
+def is_wrapper(layer: Any) -> bool:
+    """True if this callable has another one in it, as what a decorator returns has."""
+    return any(True for _ in _wrapped_by(layer))
 
 
 def _class_of(layer: Any) -> type | None:

@@ -17,13 +17,16 @@ from django_idempotency.core.decisions import is_settled
 from django_idempotency.core.keys import unguessable
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.progress import Progress
+from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
+from django_idempotency.core.validation import OBJECT
 from django_idempotency.exceptions import NoPrincipal, StoreUnavailable
 from django_idempotency.http.atomic_requests import opt_out_of_atomic_requests
+from django_idempotency.http.objects import require_object_of
 from django_idempotency.http.own_responses import require_authorization
 from django_idempotency.http.requests import ANONYMOUS, principal_of, scope_of, tenant_of
 from django_idempotency.http.responses import ProblemDetails, problem_response, replay_response, unavailable_problem
-from django_idempotency.http.urlconf import policies_of
+from django_idempotency.http.urlconf import match_of, policies_of
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.monitoring.health import health
 from django_idempotency.signals import logger
@@ -74,7 +77,7 @@ def _status_of(row: IdempotencyKey | None, owner: Owner | None, policy: Policy, 
         return problem_response(ProblemDetails(problems.NOT_FOUND, 404), policy.profile)
     reply = records.reply_of(row)
     if reply is not None and not row.retention_over:
-        _require_authorization(request, row)
+        _require_authorization(request, row, reply)
         return replay_response(reply, policy.profile)
     if row.status in (Status.PENDING, Status.IN_PROGRESS, Status.UNKNOWN):
         return _progress_response(row, policy)
@@ -105,7 +108,7 @@ def _is_scope(row: IdempotencyKey, tenant: str, principal: str) -> bool:
     return row.scope == scope_of(principal, row.operation, tenant)
 
 
-def _require_authorization(request: HttpRequest, row: IdempotencyKey) -> None:
+def _require_authorization(request: HttpRequest, row: IdempotencyKey, reply: Reply) -> None:
     """Ask the `authorize` of the endpoint that took the work, as a retry of its request would.
 
     Work of `enqueue` has no endpoint. If that of a request cannot be found, its policy is not known, and nothing is
@@ -113,13 +116,16 @@ def _require_authorization(request: HttpRequest, row: IdempotencyKey) -> None:
     """
     if not row.request_path:
         return
-    policies = policies_of(row.operation, row.request_path, getattr(request, "urlconf", None))
+    root = getattr(request, "urlconf", None)
+    policies = policies_of(row.operation, row.request_path, root)
     if policies is None:
         logger.warning("No endpoint has the operation %r, so its `authorize` cannot be asked.", row.operation)
         raise PermissionDenied
     record = records.as_read(row)
     for arguments in policies:
         require_authorization(arguments.policy(), request, record)
+    if any(arguments.policy().authorize == OBJECT for arguments in policies):
+        require_object_of(row, match_of(row.request_path, root), request, reply)
 
 
 def _progress_response(row: IdempotencyKey, policy: Policy) -> HttpResponse:

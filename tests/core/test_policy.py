@@ -60,6 +60,7 @@ GOOD_POLICIES: list[dict[str, Any]] = [
     {"key": KeyRule(), "fingerprint": FingerprintRule(), "reply": ReplyRule(), "profile": STRIPE},
     {"mode": "atomic"},
     {"mode": "atomic", "on_error": "release"},
+    {"authorize": "object"},
 ]
 
 REFUSALS = ("missing", "invalid", "mismatch", "unknown", "gone", "unavailable")
