@@ -5,6 +5,7 @@ The view reads a user and writes a ledger entry.
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from benchmarks import by_hand
+from django_idempotency import signals
 from django_idempotency.conf import Arguments
 from django_idempotency.decorators import idempotent
 from django_idempotency.rest_framework import IdempotentMixin
@@ -73,7 +75,16 @@ class Atomic(Leased):
     idempotency = Arguments({"operation": "rest-atomic", "mode": "atomic", "share_anonymous": True})
 
 
+def receive(**payload: object) -> None:
+    """Do nothing, as a project's receiver of a signal that it does not need."""
+
+
+for number in range(int(os.environ.get("BENCHMARK_RECEIVERS", "0"))):
+    for each in (signals.reserved, signals.completed, signals.replayed):
+        each.connect(receive, dispatch_uid=f"benchmark {number}")
+
 urlpatterns = [
+    *(path(f"other/{number}", work) for number in range(int(os.environ.get("BENCHMARK_ROUTES", "0")))),
     path("bare", transaction.atomic(work)),
     path("leased/by-hand", partial(by_hand.leased, work)),
     path("leased", idempotent(operation="leased", mode="leased", share_anonymous=True)(work)),

@@ -15,7 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.pool import Pool
@@ -29,9 +29,10 @@ import psycopg
 from testproject.servers import Server, free_port, prepare_database, start
 
 REQUESTS: Final = 60  # each client's, in one round
+BODY: Final = b'{"amount": 1}'
 REQUEST: Final = (
-    b"POST /%s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 13\r\n"
-    b'Idempotency-Key: %s\r\n\r\n{"amount": 1}'
+    b"POST /%s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+    b"Idempotency-Key: %s\r\n\r\n%s"
 )
 TICK: Final = 1_000_000 / os.sysconf("SC_CLK_TCK")  # microseconds
 
@@ -88,6 +89,10 @@ class Figures:
     def time(self) -> float:
         return statistics.median(self.times)
 
+    def latency(self, percent: int) -> float:
+        """Return the latency, in milliseconds, that so many per cent of the requests stayed under."""
+        return 1000 * statistics.quantiles(self.latencies, n=100)[percent - 1]
+
     def ratio(self, other: Figures) -> float:
         """Return the median of the rounds' own ratios: what slowed one round down is in both its halves."""
         return statistics.median(ours / theirs for ours, theirs in zip(self.rates, other.rates, strict=True))
@@ -104,7 +109,7 @@ def main() -> int:
     prepare_database(url)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         servers = {
-            prepared: stack.enter_context(serve(Path(folder), url, prepared=prepared))
+            prepared: stack.enter_context(serve(Path(folder), url, {}, prepared=prepared))
             for prepared in {kind.prepared for kind in kinds.values()}
         }
         print(describe_machine(url))
@@ -113,15 +118,15 @@ def main() -> int:
 
 
 @contextmanager
-def serve(folder: Path, url: str, *, prepared: bool = False, workers: int = 2) -> Iterator[Server]:
-    """Serve the views with gunicorn."""
+def serve(folder: Path, url: str, more: Mapping[str, str], *, prepared: bool = False) -> Iterator[Server]:
+    """Serve the views with gunicorn, with these environment variables besides its own."""
     port = free_port()
-    environment = {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "testproject.settings"}
+    environment = {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "testproject.settings", **more}
     server = start(
         "prepared" if prepared else "gunicorn",
         port,
         *("gunicorn", "benchmarks.serving:application", "--bind", f"127.0.0.1:{port}", "--no-control-socket"),
-        *("--worker-class", "gthread", "--workers", str(workers), "--threads", "8", "--keep-alive", "60"),
+        *("--worker-class", "gthread", "--workers", "2", "--threads", "8", "--keep-alive", "60"),
         folder=folder,
         environment={**environment, "IDEMPOTENCY_PREPARED_STATEMENTS": "1"} if prepared else environment,
     )
@@ -135,8 +140,7 @@ def measure(servers: dict[bool, Server], kinds: dict[str, Kind], rounds: int, cl
     """Ask for every kind once a round; the first round only warms up."""
     found: dict[str, Figures] = {name: Figures() for name in kinds}
     for kind in kinds.values():
-        if kind.key:
-            ask((servers[kind.prepared].port, kind.path, kind.key, 1))
+        store_known_key(servers[kind.prepared], kind)
     with multiprocessing.get_context("fork").Pool(clients) as pool:
         for number in range(rounds + 1):
             for name, kind in kinds.items():
@@ -148,10 +152,19 @@ def measure(servers: dict[bool, Server], kinds: dict[str, Kind], rounds: int, cl
     return found
 
 
-def run_round(pool: Pool, server: Server, kind: Kind, figures: Figures, clients: int) -> None:
-    requests = clients * REQUESTS
+def store_known_key(server: Server, kind: Kind, body: bytes = BODY) -> None:
+    """Make the response that replays get."""
+    if kind.key:
+        ask((server.port, kind.path, kind.key, 1, body))
+
+
+def run_round(
+    pool: Pool, server: Server, kind: Kind, figures: Figures, clients: int, count: int = REQUESTS, body: bytes = BODY
+) -> None:
+    """Let each client send so many requests."""
+    requests = clients * count
     used, began = processor_time(server), time.monotonic()
-    latencies = pool.map(ask, [(server.port, kind.path, kind.key, REQUESTS)] * clients, chunksize=1)
+    latencies = pool.map(ask, [(server.port, kind.path, kind.key, count, body)] * clients, chunksize=1)
     figures.rates.append(requests / (time.monotonic() - began))
     figures.times.append((processor_time(server) - used) / requests)
     figures.latencies.extend(each for client in latencies for each in client)
@@ -165,14 +178,14 @@ def processor_time(server: Server) -> float:
     return TICK * sum(int(each[11]) + int(each[12]) for each in fields)
 
 
-def ask(task: tuple[int, str, str | None, int]) -> list[float]:
+def ask(task: tuple[int, str, str | None, int, bytes]) -> list[float]:
     """Be a client that costs little itself: it shares the machine with what it measures. Return its latencies."""
-    port, path, key, count = task
+    port, path, key, count, body = task
     latencies = []
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection, connection.makefile("rb") as answers:
         for _ in range(count):
             began = time.monotonic()
-            connection.sendall(REQUEST % (path.encode(), (key or str(uuid4())).encode()))
+            connection.sendall(REQUEST % (path.encode(), len(body), (key or str(uuid4())).encode(), body))
             status = answers.readline()
             length = None
             while (line := answers.readline()) != b"\r\n":
