@@ -20,8 +20,16 @@ CSRF_META: Final = "CSRF_COOKIE_NEEDS_UPDATE"
 # Django REST framework: the Django request inside one of its own.
 DJANGO_REQUEST: Final = "_request"
 
+# Django: `method_decorator` decorates a function of this module too, to copy what the decorator sets on it.
+_METHOD_DECORATOR: Final = "django.utils.decorators"
+
 # Django: the names of the two mixins that ask for more than a login.
 _AUTH_MIXINS: Final = ("PermissionRequiredMixin", "UserPassesTestMixin")
+
+
+def is_method_decorators_own(view: Any) -> bool:
+    """True if this is not the project's view but a function of `method_decorator`, which is never called."""
+    return getattr(view, "__module__", None) == _METHOD_DECORATOR
 
 
 def body_was_read(request: HttpRequest) -> bool:
