@@ -23,6 +23,11 @@ class Moment:
     async def wait(self) -> None:
         assert await asyncio.to_thread(self.reached.wait, PATIENCE), "the moment never came"
 
+    async def may_go_on(self) -> None:
+        """For a view."""
+        while not self.go_on.is_set():
+            await asyncio.sleep(0.01)
+
     def hold(self, **kwargs: Any) -> None:
         """For a thread; also a receiver of signals."""
         self.reached.set()
@@ -68,7 +73,9 @@ class Exchange:
         return {"type": "http.disconnect"}
 
     async def _send(self, message: Any) -> None:
-        self.sent.append(message)
+        """Servers ignore what is sent to a client that is gone."""
+        if not self.gone.is_set():
+            self.sent.append(message)
 
     @property
     def status(self) -> int | None:
