@@ -32,7 +32,9 @@ async def finish_without_client(work: Coroutine[Any, Any, T], attempt: Attempt) 
             await _wait_for_lease(task, attempt)
         finally:
             await _cancel(task)
-        _resume_unless_cancelled(task)
+        if task.cancelled() or _returned_async_stream(task):
+            raise
+        _uncancel()
     _adopt(context)
     return task.result()
 
@@ -63,10 +65,15 @@ async def _cancel(task: asyncio.Task[Any]) -> None:
             await asyncio.wait([task])
 
 
-def _resume_unless_cancelled(task: asyncio.Task[Any]) -> None:
-    """Let the middleware around the view run as usual if the view has finished. Python asks for `uncancel` then."""
+def _returned_async_stream(task: asyncio.Task[Any]) -> bool:
+    """True if the response is an async stream: it may have no end, and nobody reads it."""
+    return task.exception() is None and getattr(task.result(), "is_async", False)
+
+
+def _uncancel() -> None:
+    """Continue as if this task had not been cancelled: the middleware around the view handles its response."""
     this = asyncio.current_task()
-    if this is not None and not task.cancelled():
+    if this is not None:
         this.uncancel()
 
 

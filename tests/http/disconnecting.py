@@ -108,7 +108,9 @@ def abandoned(path: str, person: Person, moment: Moment, then: Callable[[], None
         for _ in range(20):
             await asyncio.sleep(0)  # the handler sees the disconnect and cancels the view
         moment.go_on.set()
-        await asyncio.wait_for(task, PATIENCE)
+        await asyncio.wait([task], timeout=PATIENCE)
+        assert task.done(), "the request never ended"
+        task.result()
         return exchange
 
     return asyncio.run(scenario())

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 from django.db import connection
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.urls import path
 from django.utils.decorators import async_only_middleware, method_decorator
 from django.views import View
@@ -125,6 +125,18 @@ async def cancelling(request: HttpRequest) -> HttpResponse:
 
 
 @idempotent
+async def endless(request: HttpRequest) -> StreamingHttpResponse:
+    await plain(request)
+
+    async def ticks() -> AsyncIterator[bytes]:
+        while True:
+            await asyncio.sleep(0.01)
+            yield b"tick"
+
+    return StreamingHttpResponse(ticks(), status=201)
+
+
+@idempotent
 async def choosing(request: HttpRequest) -> HttpResponse:
     chosen_in_view.set("something")
     return await plain(request)
@@ -153,6 +165,7 @@ VIEWS: dict[str, Any] = {
     "extended": extended,
     "cancelling": cancelling,
     "choosing": choosing,
+    "endless": endless,
     "undecorated": plain,
 }
 urlpatterns: list[Any] = [path(name, csrf_exempt(view), name=name) for name, view in VIEWS.items()]
@@ -216,6 +229,11 @@ def test_an_exception_is_logged_once_and_names_the_endpoint(alice: Person, caplo
     assert errors == ["Internal Server Error: /failing"]
     assert state() == ("unknown", 0)
     assert posted("/failing", alice).status == 409
+
+
+def test_nobody_waits_for_a_stream_that_nobody_reads(alice: Person) -> None:
+    abandon("/endless", alice)
+    assert state() == ("completed", 1)
 
 
 def test_no_thread_and_no_connection_is_left_behind(alice: Person) -> None:
