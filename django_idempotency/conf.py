@@ -28,7 +28,7 @@ from django_idempotency.core.conversion import (
     to_secrets,
 )
 from django_idempotency.core.fingerprint import FingerprintRule
-from django_idempotency.core.policy import AfterExpiry, Expiry, Mode, Policy
+from django_idempotency.core.policy import AfterExpiry, Expiry, Mode, OnDisconnect, Policy
 from django_idempotency.core.profiles import IETF, STRIPE, Profile
 from django_idempotency.core.replies import ReplyRule
 from django_idempotency.core.validation import (
@@ -90,6 +90,7 @@ class Settings:
     REQUIRED = Setting[bool](to_boolean, _DEFAULT.required)
     LEASE = Setting[timedelta](to_duration, _DEFAULT.lease)
     GRACE = Setting[timedelta](to_duration, _DEFAULT.grace)
+    ON_DISCONNECT = Setting[OnDisconnect](to_one_of(OnDisconnect), _DEFAULT.on_disconnect)
     RETENTION = Setting[timedelta | None](to_optional_duration, _DEFAULT.retention)
     EXPIRY = Setting[Expiry](to_one_of(Expiry), _DEFAULT.expiry)
     AUDIT = Setting[timedelta](to_duration, _DEFAULT.audit)
@@ -119,6 +120,7 @@ class Settings:
     # Tells a worker of a record. Left out: the Celery task, if the project uses Celery. None: workers look for work.
     ENQUEUE = Setting[Callable[[str], object] | None](_function, None)
     PREPARED_STATEMENTS = Setting[bool](to_boolean, False)  # prepare the statements of most requests, on PostgreSQL
+    MAX_DISCONNECTED = Setting[int](to_count, 100)  # how many async views one process finishes without their clients
     SERVER_THREADS = Setting[int | None](to_positive_count, None)  # how many requests one process serves at a time
 
     def is_given(self, name: str) -> bool:
@@ -207,6 +209,7 @@ def policy(**arguments: Any) -> Policy:
         "required": conf.REQUIRED,
         "lease": conf.LEASE,
         "grace": conf.GRACE,
+        "on_disconnect": conf.ON_DISCONNECT,
         "retention": conf.RETENTION,
         "expiry": conf.EXPIRY,
         "audit": conf.AUDIT,

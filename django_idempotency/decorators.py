@@ -17,26 +17,29 @@ For DRF's views there is `IdempotentMixin`; `@idempotent` goes above `@api_view`
 view with the mixin it sets that action's policy.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial, wraps
-from typing import Any, TypeVar, overload
+from typing import Any, Final, TypeVar, overload
 
-from asgiref.sync import iscoroutinefunction
+from asgiref.sync import async_to_sync, iscoroutinefunction
 from django.http import HttpRequest
 
 from django_idempotency.conf import Arguments
 from django_idempotency.core.policy import Mode
+from django_idempotency.core.validation import FUNCTION, is_coroutine_function, require_type
 from django_idempotency.exceptions import Misplaced
 from django_idempotency.http.atomic_requests import opt_out_of_atomic_requests
 from django_idempotency.http.context import IdempotentRequest
 from django_idempotency.http.exchange import Exchange, gate, run_unprotected
-from django_idempotency.http.private_names import rest_class, view_of
+from django_idempotency.http.private_names import is_method_decorators_own, rest_class, view_of
 from django_idempotency.http.run import arun, run
 from django_idempotency.http.urlconf import POLICY_MARK, mark_policy
 
 __all__ = ["IdempotentRequest", "exempt", "idempotent"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+_AWAITED: Final = ("scope", "authorize")  # the arguments that may be coroutine functions around an async view
+_NONE: Final[Mapping[str, Any]] = {}
 
 
 @overload
@@ -44,9 +47,14 @@ def idempotent(view: F, /) -> F: ...
 @overload
 def idempotent(view: None = None, /, **arguments: Any) -> Callable[[F], F]: ...
 def idempotent(view: Any = None, /, **arguments: Any) -> Any:
-    """Make retries of this view safe. The arguments are those of `Policy`; the settings supply the others."""
-    chosen = Arguments(arguments)
-    return partial(protect, chosen) if view is None else protect(chosen, view)
+    """Make retries of this view safe. The arguments are those of `Policy`; the settings supply the others.
+
+    `scope` and `authorize` may be coroutine functions if the view is async.
+    """
+    awaited = {name: arguments[name] for name in _AWAITED if is_coroutine_function(arguments.get(name))}
+    chosen = Arguments({**arguments, **{name: _wait_for(function) for name, function in awaited.items()}})
+    decorate = partial(protect, chosen, awaited=awaited)
+    return decorate if view is None else decorate(view)
 
 
 def exempt(view: F) -> F:
@@ -55,8 +63,23 @@ def exempt(view: F) -> F:
     return view
 
 
-def protect(arguments: Arguments, view: Any) -> Any:
-    """Return the protected view."""
+def _wait_for(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a sync function that waits for a coroutine function.
+
+    The layer asks it in a thread, so the coroutine runs in the event loop of the request.
+    """
+
+    async def call(*arguments: Any) -> Any:
+        return await function(*arguments)
+
+    return async_to_sync(call)
+
+
+def protect(arguments: Arguments, view: Any, *, awaited: Mapping[str, Any] = _NONE) -> Any:
+    """Return the protected view. `awaited` has the coroutine functions among the arguments."""
+    if awaited and not _is_async(view) and not is_method_decorators_own(view):
+        for name, function in awaited.items():
+            require_type(name, function, FUNCTION)
     if rest_class(view) is not None:
         from django_idempotency.http.rest import protect_api_view
 

@@ -9,14 +9,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 ROOT = Path(__file__).resolve().parent.parent
 STARTS_WITHIN_SECONDS = 60
-Kind = Literal["gunicorn", "uvicorn"]
+Kind = Literal["gunicorn", "uvicorn", "hypercorn", "daphne"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,7 @@ def start_service(
     workers: int = 4,
     threads: int = 16,
     environment: Mapping[str, str] | None = None,
+    options: Sequence[str] = (),
 ) -> Server:
     port = port or free_port()
     commands = {
@@ -78,9 +79,11 @@ def start_service(
             *("--worker-class", "gthread", "--workers", str(workers), "--threads", str(threads)),
         ),
         "uvicorn": ("uvicorn", "testproject.asgi:application", "--port", str(port), "--lifespan", "off"),
+        "hypercorn": ("hypercorn", "testproject.asgi:application", "--bind", f"127.0.0.1:{port}"),
+        "daphne": ("daphne", "testproject.asgi:application", "--port", str(port)),
     }
     variables = {"DATABASE_URL": database_url, "GATEWAY_URL": gateway_url, "TESTPROJECT_VAR": str(folder)}
-    return start(kind, port, *commands[kind], folder=folder, environment={**variables, **(environment or {})})
+    return start(kind, port, *commands[kind], *options, folder=folder, environment={**variables, **(environment or {})})
 
 
 def start(

@@ -47,6 +47,13 @@ class LostLease(StrEnum):
     RESUME = "resume"  # an operation with recovery points: any process continues from the last one
 
 
+class OnDisconnect(StrEnum):
+    """What happens to an async view whose client disconnects; a sync view always finishes."""
+
+    FINISH = "finish"  # it runs to its end, at most until its lease is over
+    CANCEL = "cancel"  # it is cancelled, and its outcome is unknown
+
+
 class Transaction(StrEnum):
     """Where the transaction of a leased handler begins."""
 
@@ -106,6 +113,7 @@ class Policy:
     grace: timedelta = timedelta(minutes=5)  # longest life of a handler plus longest delay of a message
     heartbeat: timedelta | None = None  # renew the lease of a running handler, for this long at most
     on_lost_lease: LostLease = LostLease.UNKNOWN
+    on_disconnect: OnDisconnect = OnDisconnect.FINISH  # async views only
     retention: timedelta | None = timedelta(hours=24)  # at least the clients' retry window; None keeps for ever
     expiry: Expiry = Expiry.HARD
     audit: timedelta = timedelta(days=30)  # how long a soft-expired record is kept
@@ -214,6 +222,7 @@ _ENUMS: Final = {
     "transaction": Transaction,
     "streaming": Streaming,
     "on_lost_lease": LostLease,
+    "on_disconnect": OnDisconnect,
     "expiry": Expiry,
     "after_expiry": AfterExpiry,
     "on_error": OnError,

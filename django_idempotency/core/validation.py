@@ -75,14 +75,20 @@ def optional(expected: ArgumentType) -> ArgumentType:
 
 
 def is_async(function: Any) -> bool:
-    """True if a call returns a coroutine or an async generator, which is not awaited here and is always true.
+    """True if a call returns a coroutine or an async generator, which is not awaited here and is always true."""
+    return is_coroutine_function(function) or any(map(inspect.isasyncgenfunction, _called(function)))
 
-    Seen through are partials, methods and objects whose `__call__` is async.
-    """
+
+def is_coroutine_function(function: Any) -> bool:
+    """True if a call returns a coroutine."""
+    return any(map(inspect.iscoroutinefunction, _called(function)))
+
+
+def _called(function: Any) -> tuple[Any, Any]:
+    """Return the functions that a call may run: partials, methods and objects with `__call__` are seen through."""
     while isinstance(function, partial):
         function = function.func
-    called = (function, getattr(type(function), "__call__", None))  # noqa: B004 - the method itself is wanted
-    return any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in called)
+    return function, getattr(type(function), "__call__", None)  # noqa: B004 - the method itself is wanted
 
 
 def needs_arguments(function: Callable[..., Any]) -> bool:

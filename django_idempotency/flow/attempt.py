@@ -57,6 +57,7 @@ class Attempt:
     settled: bool = False  # of an operation: every step is done, so its response is their result
     stored_lease: Lease | None = None  # of an operation without its request: what the record says
     began: float = field(default_factory=monotonic)
+    extended_until: float | None = None  # by this process's clock
 
     @property
     def ref(self) -> Ref:
@@ -79,6 +80,19 @@ class Attempt:
     def seconds(self) -> float:
         """How long it has been running, for metrics; leases go by the database's clock."""
         return monotonic() - self.began
+
+    @property
+    def lease_left(self) -> float:
+        """Seconds until the lease is over, as this process counts them: for waiting, never for a decision."""
+        return (self.extended_until or self.began + self.lease.seconds) - monotonic()
+
+    def extend(self, seconds: int) -> bool:
+        """Start the lease anew. False if another attempt owns the record now."""
+        until = monotonic() + seconds
+        extended = attempts.extend(self.ref, self.token, seconds, self.lease.grace)
+        if extended:
+            self.extended_until = until
+        return extended
 
 
 class KeyHandle:
@@ -117,7 +131,7 @@ class KeyHandle:
         """Start the lease anew; LostFence if another attempt owns the record now."""
         self._require_late("extend")
         seconds = int((lease or self._attempt.call.policy.lease).total_seconds())
-        if not attempts.extend(self._attempt.ref, self._attempt.token, seconds, self._attempt.lease.grace):
+        if not self._attempt.extend(seconds):
             raise LostFence
 
     def _require_late(self, name: str) -> None:

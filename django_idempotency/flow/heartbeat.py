@@ -11,7 +11,7 @@ from django_idempotency import signals
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.flow.attempt import Attempt, Lease
 from django_idempotency.signals import announce, logger
-from django_idempotency.store import attempts, limits
+from django_idempotency.store import limits
 
 BEATS_PER_LEASE = 3
 
@@ -54,7 +54,7 @@ def _extend(attempt: Attempt, lease: Lease) -> bool:
     """Extend the lease once. False if it was lost. A beat that fails is logged; the next one may succeed."""
     try:
         with limits.limited(attempt.using, attempt.limit):
-            if attempts.extend(attempt.ref, attempt.token, lease.seconds, lease.grace):
+            if attempt.extend(lease.seconds):
                 return True
     except (StoreUnavailable, Error):
         logger.exception("A heartbeat of record %s failed.", attempt.call.id)

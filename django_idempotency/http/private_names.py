@@ -24,6 +24,14 @@ DJANGO_REQUEST: Final = "_request"
 # Django: the two mixins that ask for more than a login do it in `dispatch`.
 _AUTH_DISPATCHES: Final = ("PermissionRequiredMixin.dispatch", "UserPassesTestMixin.dispatch")
 
+# Django: `method_decorator` decorates a function of this module too, to copy what the decorator sets on it.
+_METHOD_DECORATOR: Final = "django.utils.decorators"
+
+
+def is_method_decorators_own(view: Any) -> bool:
+    """True if this is not the project's view but a function of `method_decorator`, which is never called."""
+    return getattr(view, "__module__", None) == _METHOD_DECORATOR
+
 
 def body_was_read(request: HttpRequest) -> bool:
     """True if the body is in memory. Django keeps it in `_body`."""

@@ -16,7 +16,7 @@ from django.http.response import HttpResponseBase
 
 from django_idempotency.core.calls import Call
 from django_idempotency.core.decisions import InFlight
-from django_idempotency.core.policy import Mode, Transaction
+from django_idempotency.core.policy import Mode, OnDisconnect, Transaction
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import LostFence, NotExecuted, OutcomeUnknown, StoreUnavailable
 from django_idempotency.flow.attempt import Attempt
@@ -26,6 +26,7 @@ from django_idempotency.flow.heartbeat import beating
 from django_idempotency.http.atomic_requests import RollbackRequired
 from django_idempotency.http.atomic_run import AtomicRequest
 from django_idempotency.http.context import Idempotency, attach, protection, run_to_end
+from django_idempotency.http.disconnects import finish_without_client
 from django_idempotency.http.exchange import Exchange, NotKept
 from django_idempotency.http.waiting import wait_for_answer
 from django_idempotency.signals import logger
@@ -66,16 +67,23 @@ async def arun(exchange: Exchange) -> HttpResponseBase:
         attempt = await _aclaim(exchange, call)
         if not isinstance(attempt, Attempt):
             return attempt
-        leased = LeasedRequest(exchange, attempt, late=True)
-        try:
-            with beating(attempt):
-                response = exchange.finalize(await exchange.handler())
-            return await run_to_end(sync_to_async(leased.on_return)(response))
-        except Exception as error:  # noqa: BLE001 - raised again unless there is a response for it
-            return await run_to_end(sync_to_async(leased.on_exception)(error))
-        except BaseException as error:
-            await run_to_end(sync_to_async(fail)(attempt, error))
-            raise
+        running = _arun_claimed(LeasedRequest(exchange, attempt, late=True))
+        if exchange.policy.on_disconnect is OnDisconnect.CANCEL:
+            return await running
+        return await finish_without_client(running, attempt)
+
+
+async def _arun_claimed(leased: "LeasedRequest") -> HttpResponseBase:
+    exchange, attempt = leased.exchange, leased.attempt
+    try:
+        with beating(attempt):
+            response = exchange.finalize(await exchange.handler())
+        return await run_to_end(sync_to_async(leased.on_return)(response))
+    except Exception as error:  # noqa: BLE001 - raised again unless there is a response for it
+        return await run_to_end(sync_to_async(leased.on_exception)(error))
+    except BaseException as error:
+        await run_to_end(sync_to_async(fail)(attempt, error))
+        raise
 
 
 def claim(exchange: Exchange, call: Call) -> Attempt | HttpResponseBase:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import json
+import socket
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -84,6 +86,19 @@ ATOMIC = Subject("/bookings/atomic", "account", empty={"empty": True}, fails={"f
 
 EVERY = (PAYMENTS, ASYNC, TRANSFERS, WHOLE, LATE)
 LEASED = (PAYMENTS, ASYNC, WHOLE, LATE)
+
+
+@contextmanager
+def connected(site: Site, path: str, order: dict[str, Any], key: str) -> Iterator[None]:
+    """A client that sends a request and hangs up at the end of the block."""
+    body = json.dumps(order).encode()
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Token alice-token\r\nIdempotency-Key: {key}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", site.service.port)) as connection:
+        connection.sendall(head.encode() + body)
+        yield
 
 
 def new() -> str:

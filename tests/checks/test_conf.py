@@ -12,7 +12,7 @@ from pytest_django import Settings
 
 from django_idempotency import IETF, STRIPE, FingerprintRule, Policy, ReplyRule
 from django_idempotency.conf import Arguments, conf, names, policy
-from django_idempotency.core.policy import AfterExpiry, Expiry, Mode
+from django_idempotency.core.policy import AfterExpiry, Expiry, Mode, OnDisconnect
 
 SECONDS = timedelta(seconds=1)
 OTHER = replace(IETF, name="other", mismatch=409)
@@ -46,6 +46,7 @@ ENTRIES = {
     "REQUIRED": Entry(True, False, False, ("no", 0, None), "required"),
     "LEASE": Entry(300 * SECONDS, 60, 60 * SECONDS, DURATIONS, "lease"),
     "GRACE": Entry(300 * SECONDS, timedelta(minutes=1), 60 * SECONDS, DURATIONS, "grace"),
+    "ON_DISCONNECT": Entry(OnDisconnect.FINISH, "cancel", OnDisconnect.CANCEL, ("", None, True, 1), "on_disconnect"),
     "RETENTION": Entry(86400 * SECONDS, None, None, ("5", True, -1), "retention"),
     "EXPIRY": Entry(Expiry.HARD, "soft", Expiry.SOFT, ("SOFT", "", None, 1), "expiry"),
     "AUDIT": Entry(timedelta(days=30), 60, 60 * SECONDS, DURATIONS, "audit"),
@@ -70,6 +71,7 @@ ENTRIES = {
     "NAMESPACE": Entry(None, "acme", "acme", ("", "x" * 256, "two\nlines", 5, b"acme", coroutine, Called(), len), None),
     "PICK_UP": Entry(60 * SECONDS, 5, 5 * SECONDS, DURATIONS, None),
     "PREPARED_STATEMENTS": Entry(False, True, True, ("yes", 1, None), None),
+    "MAX_DISCONNECTED": Entry(100, 0, 0, COUNTS, None),
     "SERVER_THREADS": Entry(None, 4, 4, (*COUNTS, 0), None),
     "ENQUEUE": Entry(None, "builtins.len", len, ("none.such", "tests.checks.test_conf.NO_PROFILE", 5), None),
     "PROFILE": Entry(IETF, "stripe", STRIPE, ("none.such", "tests.checks.test_conf.NO_PROFILE", 5, None), "profile"),

@@ -23,6 +23,11 @@ class Moment:
     async def wait(self) -> None:
         assert await asyncio.to_thread(self.reached.wait, PATIENCE), "the moment never came"
 
+    async def may_go_on(self) -> None:
+        """For a view."""
+        while not self.go_on.is_set():
+            await asyncio.sleep(0.01)
+
     def hold(self, **kwargs: Any) -> None:
         """For a thread; also a receiver of signals."""
         self.reached.set()
@@ -68,7 +73,9 @@ class Exchange:
         return {"type": "http.disconnect"}
 
     async def _send(self, message: Any) -> None:
-        self.sent.append(message)
+        """Servers ignore what is sent to a client that is gone."""
+        if not self.gone.is_set():
+            self.sent.append(message)
 
     @property
     def status(self) -> int | None:
@@ -101,7 +108,9 @@ def abandoned(path: str, person: Person, moment: Moment, then: Callable[[], None
         for _ in range(20):
             await asyncio.sleep(0)  # the handler sees the disconnect and cancels the view
         moment.go_on.set()
-        await asyncio.wait_for(task, PATIENCE)
+        await asyncio.wait([task], timeout=PATIENCE)
+        assert task.done(), "the request never ended"
+        task.result()
         return exchange
 
     return asyncio.run(scenario())

@@ -160,6 +160,13 @@ def test_what_an_exception_means(alice: Person, kind: str, first: int, second: i
 # The client goes away
 
 
+@pytest.fixture
+def cancelled(settings: Any) -> None:
+    """The view is cancelled with its client; `test_disconnects` has what happens by default."""
+    settings.IDEMPOTENCY = {"ON_DISCONNECT": "cancel"}
+
+
+@pytest.mark.usefixtures("cancelled")
 @pytest.mark.parametrize("view", [*FINISHING, "/plain"])
 def test_in_the_view_nobody_knows_what_happened(alice: Person, view: str) -> None:
     Held.in_view = Moment()
@@ -191,6 +198,7 @@ def test_between_claim_and_view_nothing_was_executed(alice: Person, view: str) -
     assert posted(view, alice).status == 201
 
 
+@pytest.mark.usefixtures("cancelled")
 def test_a_view_that_survives_its_cancellation_is_stored(alice: Person) -> None:
     Held.in_view = Moment()
     abandoned("/stubborn", alice, Held.in_view)
@@ -211,6 +219,7 @@ def test_a_replay_that_nobody_waits_for_changes_nothing(alice: Person) -> None:
     assert IdempotencyKey.objects.values().get() == before
 
 
+@pytest.mark.usefixtures("cancelled")
 def test_no_thread_and_no_connection_is_left_behind(alice: Person) -> None:
     def abandon_one_of_each() -> None:
         for name in ("in_view", "in_commit"):

@@ -7,16 +7,19 @@ from typing import Any
 import pytest
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import path
+from django.utils.decorators import method_decorator
+from django.views import View
+from rest_framework.decorators import api_view
+from rest_framework.views import APIView
 
 from django_idempotency import FingerprintRule, KeyRule, Policy, Profile
 from django_idempotency.conf import conf
 from django_idempotency.decorators import idempotent
 from django_idempotency.models import IdempotencyKey
+from django_idempotency.rest_framework import IdempotentMixin
 from tests.kit.http import Person, Ran
 
 pytestmark = pytest.mark.django_db
-
-View = Callable[[HttpRequest], HttpResponse]
 
 
 async def an_async_function(*_: Any) -> bool:
@@ -50,16 +53,16 @@ POLICY_FUNCTIONS = ("scope", "tenant", "authorize", "not_executed", "store", "up
 
 
 @pytest.fixture
-def serve(settings: Any) -> Callable[[View], None]:
+def serve(settings: Any) -> Callable[[Any], None]:
     """Put a view at /it."""
 
-    def at(view: View) -> None:
+    def at(view: Any) -> None:
         settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": [path("it", view, name="it")]})
 
     return at
 
 
-Serve = Callable[[View], None]
+Serve = Callable[[Any], None]
 
 
 def counted(request: HttpRequest) -> HttpResponse:
@@ -72,7 +75,41 @@ def test_an_async_function_is_refused_where_the_policy_is_written(name: str, fun
     with pytest.raises(TypeError, match=rf"^{name} must be .*not async"):
         Policy(**{name: function})
     with pytest.raises(TypeError, match=rf"^{name} must be .*not async"):
+        idempotent(**{name: function})(counted)
+    with pytest.raises(TypeError, match=rf"^{name} must be .*not async"):
+        api_view(["POST"])(idempotent(**{name: function})(counted))
+    with pytest.raises(TypeError, match=rf"^{name} must be .*not async"):
+        idempotent(**{name: function})(api_view(["POST"])(counted))
+    with pytest.raises(TypeError, match=rf"^{name} must be .*not async"):
+        type("Mixed", (IdempotentMixin, APIView), {"idempotency": {name: function}})
+
+
+@pytest.mark.parametrize("function", ASYNC, ids=range(len(ASYNC)))
+@pytest.mark.parametrize("name", {*POLICY_FUNCTIONS} - {"scope", "authorize"})
+def test_what_nothing_awaits_is_refused_around_async_views_too(name: str, function: Any) -> None:
+    with pytest.raises(TypeError, match=rf"^{name} must be .*not async"):
         idempotent(**{name: function})
+
+
+@pytest.mark.parametrize("name", ["scope", "authorize"])
+def test_an_async_generator_is_refused_around_async_views_too(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"^{name} must be .*not async"):
+        idempotent(**{name: an_async_generator})
+
+
+def test_an_async_scope_is_refused_by_a_class_with_sync_methods(alice: Person, serve: Serve) -> None:
+    """The decorator meets the class with the first request."""
+
+    @method_decorator(idempotent(scope=an_async_function), name="dispatch")
+    class Sync(View):
+        def post(self, request: HttpRequest) -> HttpResponse:
+            return counted(request)
+
+    serve(Sync.as_view())
+    alice.client.raise_request_exception = True
+    with pytest.raises(TypeError, match=r"^scope must be .*not async"):
+        alice.post("/it")
+    assert Ran.count == 0
 
 
 @pytest.mark.parametrize("function", ASYNC, ids=range(len(ASYNC)))

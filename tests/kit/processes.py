@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -113,6 +113,7 @@ def running_site(
     workers: int = 4,
     threads: int = 16,
     environment: Mapping[str, str] | None = None,
+    options: Sequence[str] = (),
 ) -> Iterator[Site]:
     with ExitStack() as stack:
         gateway = start_gateway(folder)
@@ -125,6 +126,7 @@ def running_site(
             workers=workers,
             threads=threads,
             environment=environment,
+            options=options,
         )
         stack.callback(service.stop)
         yield Site(service, gateway, database_url)
