@@ -31,7 +31,7 @@ from tests.kit.threads import wait_until
 pytestmark = pytest.mark.django_db(transaction=True)
 
 CLAIM = b"WITH bounded"
-SHORT = timedelta(milliseconds=300)
+SHORT = timedelta(seconds=1)
 
 
 def booking(call: Call) -> Booking:
