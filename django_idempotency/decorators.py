@@ -34,8 +34,9 @@ from django_idempotency.http.exchange import Exchange, gate, run_unprotected
 from django_idempotency.http.private_names import is_method_decorators_own, rest_class, view_of
 from django_idempotency.http.run import arun, run
 from django_idempotency.http.urlconf import POLICY_MARK, mark_policy
+from django_idempotency.http.webhooks import guard, guard_async
 
-__all__ = ["IdempotentRequest", "exempt", "idempotent"]
+__all__ = ["IdempotentRequest", "deliver_again", "exempt", "idempotent"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _AWAITED: Final = ("scope", "authorize")  # the arguments that may be coroutine functions around an async view
@@ -61,6 +62,15 @@ def exempt(view: F) -> F:
     """Exclude this view, method or action from the protection of its class or of the middleware."""
     setattr(view, POLICY_MARK, None)
     return view
+
+
+def deliver_again(view: F) -> F:
+    """Make a webhook view answer 503 with Retry-After while it cannot do its work: the provider delivers again.
+
+    That is while the database is away, or the record of the event or of its request is in use.
+    """
+    guarded: Any = guard_async(view) if _is_async(view) else guard(view)
+    return guarded  # type: ignore[no-any-return]
 
 
 def _wait_for(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -21,7 +21,7 @@ from django_idempotency.flow.messages import pick_up_seconds, send, sender
 from django_idempotency.flow.reconcile import reconcile_one
 from django_idempotency.flow.schemas import in_every_schema
 from django_idempotency.flow.settle import Outcome
-from django_idempotency.flow.worker import perform, resume_one
+from django_idempotency.flow.worker import perform_one, resume_one
 from django_idempotency.monitoring.health import health
 from django_idempotency.signals import announce, logger
 from django_idempotency.store import counts as outcomes
@@ -104,7 +104,7 @@ def work(bounds: Bounds | None = None) -> Counter[str]:
     bounds = bounds or Bounds()
 
     def do(due: jobs.Due) -> str:
-        return perform(due.id, bounds.using).value
+        return perform_one(due.id, bounds.using).value
 
     return _take_turns("work", [Turn(jobs.find_waiting, do), Turn(jobs.find_unfinished, do)], bounds)
 

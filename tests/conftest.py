@@ -18,6 +18,7 @@ from pytest_django.plugin import DjangoDbBlocker
 from django_idempotency.flow.registry import temporary_registrations
 from django_idempotency.monitoring.outcomes import COUNTERS
 from tests.kit.processes import Site, database_beside, running_site
+from tests.kit.proxy import Proxy, alias_through_proxy
 
 FOLDERS_OF_PROCESSES = {"acceptance", "browser", "celery"}
 FIXTURES_OF_PROCESSES = {"own_database", "running"}  # the database of servers; the servers of testproject
@@ -71,6 +72,15 @@ def registrations(settings: Any) -> Iterator[None]:
 def vendor() -> str:
     """Which database this run is about."""
     return connection.vendor
+
+
+@pytest.fixture
+def proxy(vendor: str) -> Iterator[Proxy]:
+    """Between this test and its database, under an alias of its own."""
+    if vendor != "postgresql":
+        pytest.skip("the proxy speaks PostgreSQL's protocol")
+    with alias_through_proxy() as between:
+        yield between
 
 
 @pytest.fixture(scope="session")

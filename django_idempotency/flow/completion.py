@@ -14,7 +14,7 @@ from django_idempotency.store.continuity import Continuity, RolledBack
 from django_idempotency.store.dialects import dialect_of
 
 # The server itself refused, as a deferred constraint does at COMMIT: the transaction was rolled back for certain.
-_REFUSED: Final = (IntegrityError, DataError, ProgrammingError)
+REFUSED_BY_SERVER: Final = (IntegrityError, DataError, ProgrammingError)
 
 
 class Uncertain(Exception):
@@ -63,7 +63,11 @@ class Completion:
         """Call this before the project's code runs: from here on, this transaction must not be replaced by another."""
         if dialect_of(self.attempt.using).continues_after_deadlock:
             self._continuity = Continuity(self.attempt.using)
-            self._continuity.__enter__()
+            try:
+                self._continuity.__enter__()
+            except Error as error:
+                self.has_begun = False
+                raise StoreUnavailable from error
 
     def store(self, result: object) -> None:
         """From here on, only the store is at work. Raise unless the transaction is the one that began."""
@@ -93,7 +97,11 @@ class Completion:
         try:
             self._transaction.__exit__(kind, error, traceback)
         except Exception as raised:  # noqa: BLE001 - explained below
-            failure = raised
+            if error is None or not isinstance(raised, Error):
+                failure = raised
+            else:  # without a COMMIT the writes are rolled back, and what the project's code raised stands
+                logger.warning("The connection was lost during a rollback: %s", raised)
+                limits.drop_broken(self.attempt.using)
         finally:
             self._end_limit()
         return isinstance(failure, Exception) and self._explain(failure, error)
@@ -119,7 +127,8 @@ class Completion:
             logger.warning("A transaction that wrote nothing could not be committed: %s", failure)
             limits.drop_broken(self.attempt.using)
             return True
-        uncertain = isinstance(failure, Error | StoreUnavailable) and not isinstance(failure, (*_REFUSED, RolledBack))
+        rolled_back = isinstance(failure, (*REFUSED_BY_SERVER, RolledBack))
+        uncertain = isinstance(failure, Error | StoreUnavailable) and not rolled_back
         if self.state is self.State.STORING and uncertain:
             raise Uncertain(self.result) from failure
         if failure is not error:

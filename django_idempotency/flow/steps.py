@@ -20,6 +20,7 @@ from django_idempotency.exceptions import (
     StoreUnavailable,
 )
 from django_idempotency.flow.attempt import Attempt
+from django_idempotency.flow.completion import REFUSED_BY_SERVER
 from django_idempotency.flow.finish import proves_nothing_happened, tell_fence_lost
 from django_idempotency.flow.registry import Operation, get_operation, operation_of
 from django_idempotency.store import limits, operations
@@ -51,8 +52,10 @@ class Op:
         self._in_phase = True
         try:
             using = self._attempt.using
-            with _store_at_work(self._attempt), transaction.atomic(using=using), Continuity(using) as continuity:
-                result = function(*args, **kwargs)  # may report its progress
+            store = _StoreAtWork(self._attempt)
+            with store, transaction.atomic(using=using), Continuity(using) as continuity:
+                with store.project_code():
+                    result = function(*args, **kwargs)  # may report its progress
                 continuity.prove()
                 self._mark(self._progress.mark_done(name, result), LostLease.RESUME)
         except BaseException:  # rolled back, perhaps only at the COMMIT, where deferred constraints are checked
@@ -95,7 +98,9 @@ class Op:
         """Report how far the work is. What a phase reports becomes visible when the phase ends."""
         self._progress = self._progress.report(done, total)
         attempt = self._attempt
-        if not operations.report(attempt.ref, attempt.token, self._steps_done, self._progress.dump()):
+        with _StoreAtWork(attempt):
+            reported = operations.report(attempt.ref, attempt.token, self._steps_done, self._progress.dump())
+        if not reported:
             tell_fence_lost(attempt)
             raise LostFence
 
@@ -131,7 +136,7 @@ class Op:
         attempt, text = self._attempt, progress.dump()
         then = self._steps_done + 1 if progress.steps else 0  # without any step the key may be freed
         mark = operations.Mark(self._steps_done, then, text, progress.recovery_point, on_lost_lease)
-        with _store_at_work(attempt):
+        with _StoreAtWork(attempt):
             marked = operations.mark(attempt.ref, attempt.token, mark)
         if not marked:
             tell_fence_lost(attempt)
@@ -141,19 +146,45 @@ class Op:
         self._steps_done = then
 
 
-@contextmanager
-def _store_at_work(attempt: Attempt) -> Iterator[None]:
-    """Make a lost connection an unknown outcome: the record says how far the operation came."""
-    used = None
-    try:
-        used = limits.connect(attempt.using, attempt.limit)
-        yield
-    except (Error, Replaced, StoreUnavailable) as error:
-        limits.drop_broken(attempt.using)
-        was_rolled_back = isinstance(error, RolledBack | Replaced)
-        if not was_rolled_back and not limits.was_lost(error, attempt.using, used):
+class _StoreAtWork:
+    """If the store fails in this block, the outcome is unknown: the record says how far the operation came."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._connection: object = None
+        self._raised_by_project: Exception | None = None
+
+    def __enter__(self) -> None:
+        try:
+            self._connection = limits.connect(self._attempt.using, self._attempt.limit)
+        except StoreUnavailable as error:
+            raise self._failure() from error
+
+    @contextmanager
+    def project_code(self) -> Iterator[None]:
+        """Let the errors of the project's own code pass, unless the connection was lost."""
+        try:
+            yield
+        except Exception as error:
+            self._raised_by_project = error
             raise
-        raise OutcomeUnknown("The connection was lost while a step was being recorded.") from error
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if not isinstance(error, Error | Replaced | StoreUnavailable):
+            return
+        limits.drop_broken(self._attempt.using)
+        if not self._is_about_a_statement(error):
+            raise self._failure() from error
+
+    def _is_about_a_statement(self, error: Exception) -> bool:
+        """True if the project's code raised this, or if the server rejected what was to be stored."""
+        if isinstance(error, RolledBack) or limits.was_lost(error, self._attempt.using, self._connection):
+            return False
+        return error is self._raised_by_project or isinstance(error, REFUSED_BY_SERVER)
+
+    @staticmethod
+    def _failure() -> OutcomeUnknown:
+        return OutcomeUnknown("The store failed while a step was being recorded.")
 
 
 def run_steps(attempt: Attempt, function: Callable[..., Reply], arguments: dict[str, Any]) -> Reply:
@@ -162,7 +193,7 @@ def run_steps(attempt: Attempt, function: Callable[..., Reply], arguments: dict[
     fresh = StoredOperation(
         wanted.name, json.dumps(arguments, allow_nan=False), Progress(wanted.version).dump(), steps_done=0
     )
-    with _store_at_work(attempt):
+    with _StoreAtWork(attempt):
         begun = operations.begin_operation(attempt.ref, attempt.token, fresh)
         stored = None if begun else operations.read_operation(attempt.ref)
     if begun:

@@ -5,13 +5,15 @@ from functools import partial
 from typing import Final
 from uuid import UUID, uuid4
 
+from django.db import Error
+
 from django_idempotency import signals
 from django_idempotency.conf import conf, default_policy
 from django_idempotency.core.audit import Kind
 from django_idempotency.core.calls import Call, parse_record_id
 from django_idempotency.core.policy import LostLease
 from django_idempotency.core.states import Status
-from django_idempotency.exceptions import LostFence, NotExecuted, OutcomeUnknown
+from django_idempotency.exceptions import LostFence, NotExecuted, OutcomeUnknown, StoreUnavailable
 from django_idempotency.flow.attempt import Attempt, Lease
 from django_idempotency.flow.finish import doubt, finish
 from django_idempotency.flow.heartbeat import beating
@@ -22,7 +24,7 @@ from django_idempotency.flow.steps import resume_steps
 from django_idempotency.flow.unattended import postpone_unattended
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.signals import announce, logger
-from django_idempotency.store import attempts, claims, events, jobs, records, verdicts
+from django_idempotency.store import attempts, claims, events, jobs, limits, records, verdicts
 from django_idempotency.store.operations import StoredOperation
 from django_idempotency.store.records import alias
 
@@ -30,8 +32,20 @@ ELSEWHERE_SECONDS: Final = 300.0  # until work is offered again that this proces
 
 
 def perform(record: UUID | str, using: str | None = None) -> Outcome:
-    """Do the deferred work that a message names, unless it is done or another worker has it."""
+    """Do the deferred work that a message names, unless it is done or another worker has it.
+
+    StoreUnavailable if the database failed before anything ran: the sweeper sends another message.
+    """
     using = using or alias()
+    try:
+        return perform_one(record, using)
+    except Error as error:
+        limits.drop_broken(using)
+        raise StoreUnavailable from error
+
+
+def perform_one(record: UUID | str, using: str) -> Outcome:
+    """Do what `perform` does, for the jobs: a database that fails ends their run."""
     named = parse_record_id(record)
     row = None if named is None else records.load(named, using)
     if row is None:  # what the message says may be a client's key
@@ -179,6 +193,10 @@ def _fail(attempt: Attempt, error: Exception, tries: int) -> Outcome:
     """Leave the outcome unknown (T5), and let some time pass before the next try."""
     logger.error("The operation of record %s failed.", attempt.call.id, exc_info=error)
     doubt(attempt, type(error).__name__)
-    verdicts.postpone(attempt.ref, attempt.token, backoff(tries))
+    try:
+        with limits.limited(attempt.using, attempt.limit):
+            verdicts.postpone(attempt.ref, attempt.token, backoff(tries))
+    except StoreUnavailable:  # then it is due at once, or when its lease has expired
+        limits.drop_broken(attempt.using)
     announce(signals.resume_failed, record=attempt.call.id, reason=type(error).__name__, using=attempt.using)
     return Outcome.INCONCLUSIVE

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_POST
 from rest_framework import serializers
 from rest_framework.exceptions import PermissionDenied
 
+from django_idempotency.decorators import deliver_again
 from django_idempotency.exceptions import StillRunning
 from django_idempotency.once import Claim, once_per
 from django_idempotency.reconciliation import Outcome, find_record, resolve
@@ -24,7 +25,6 @@ from testproject.payments.models import LedgerEntry, Payment
 from testproject.payments.reconcilers import told
 from testproject.payments.simulate import Simulation
 
-AGAIN_SECONDS = 2
 REMEMBERED = timedelta(days=30)  # longer than the gateway ever delivers an event again
 
 
@@ -51,6 +51,7 @@ class EventSerializer(serializers.Serializer[dict[str, Any]]):
 
 @csrf_exempt
 @require_POST
+@deliver_again
 @transaction.non_atomic_requests
 def receive(request: HttpRequest) -> HttpResponse:
     if not verify(settings.GATEWAY_WEBHOOK_SECRET, request.body, request.headers.get(HEADER, "")):
@@ -64,12 +65,8 @@ def receive(request: HttpRequest) -> HttpResponse:
     simulation.fail_before()
     simulation.pause()
     if settle(Charge(**event["charge"])) is Outcome.RUNNING:
-        return deliver_again("The request behind this charge is still running.")
-    try:
-        received = book(event, simulation)
-    except StillRunning:
-        return deliver_again("This event is being booked at this moment.")
-    return json_bodies.answer(*simulation.answer(200, {"received": received}))
+        raise StillRunning("The request behind this charge is still running.")
+    return json_bodies.answer(*simulation.answer(200, {"received": book(event, simulation)}))
 
 
 def settle(charge: Charge) -> Outcome:
@@ -78,12 +75,6 @@ def settle(charge: Charge) -> Outcome:
     if charge.key is None or record is None:
         return Outcome.ABSENT
     return resolve(charge.key, told(record, charge), by="gateway")
-
-
-def deliver_again(reason: str) -> HttpResponse:
-    response = json_bodies.answer(503, {"detail": reason})
-    response["Retry-After"] = str(AGAIN_SECONDS)
-    return response
 
 
 @once_per("gateway", key=lambda event, _: event["id"], mode="atomic", retention=REMEMBERED)

@@ -1,5 +1,6 @@
 """Work that was handed over is done once, whatever becomes of its messages and its workers."""
 
+from contextlib import ExitStack
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -20,6 +21,7 @@ from django_idempotency.exceptions import (
     KeyExpired,
     KeyReused,
     LostFence,
+    StoreUnavailable,
     UnknownOperation,
 )
 from django_idempotency.fields import StatementNow
@@ -31,7 +33,7 @@ from django_idempotency.operations import Op, enqueue, operation, perform
 from django_idempotency.reconciliation import NotLanded, StepLanded, resolve
 from testproject.payments.models import LedgerEntry
 from tests.flow.test_doubtful_steps import careful
-from tests.kit.databases import elsewhere
+from tests.kit.databases import elsewhere, nobody_answers
 from tests.kit.exports import MESSAGES, STEPS, asking, export, failing, note, unlucky
 from tests.kit.rides import WORLD, Killed, a_call, book, claimed, lease_over
 from tests.kit.threads import at_once, wait_until
@@ -130,6 +132,30 @@ def test_arguments_that_do_not_fit_are_an_error_in_the_view(arguments: dict[str,
 def test_what_is_no_operation_is_refused() -> None:
     with pytest.raises(UnknownOperation, match="decorate it"):
         defer(claimed(str(uuid4())), note, {})  # type: ignore[arg-type]
+
+
+def test_a_database_that_is_away_is_told_to_the_worker_and_costs_nothing() -> None:
+    message = str(deferred().call.id)
+    with nobody_answers(), pytest.raises(StoreUnavailable):
+        perform(message)
+    assert record().status == "pending"
+    assert perform(message) == "landed"
+
+
+@pytest.mark.usefixtures("registrations")
+def test_a_database_that_goes_away_does_not_hide_why_an_operation_failed(caplog: pytest.LogCaptureFixture) -> None:
+    away = ExitStack()
+
+    @operation("tests.leaving")
+    def leaving(op: Op) -> Reply:
+        away.enter_context(nobody_answers())
+        raise RuntimeError("no disk")
+
+    attempt = deferred(leaving)
+    with away:
+        assert perform(attempt.call.id) == "inconclusive"
+    assert "no disk" in caplog.text
+    assert record().status == "in_progress", "until its lease expires"
 
 
 @pytest.mark.parametrize("message", ["", "no id", str(UUID(int=0)), str(uuid4()), "x" * 5000])

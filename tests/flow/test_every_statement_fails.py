@@ -1,7 +1,4 @@
-"""Each statement of each path fails in turn: before it ran, after it ran, and with the connection under it ended.
-
-COMMIT does not pass the wrapper; the tests of lost connections steal it on its way.
-"""
+"""Each call of the driver fails in turn, on each path from each state of a record: no effect is made twice or lost."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ from itertools import count
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection
 
 from django_idempotency import Reply, Status
 from django_idempotency.core.calls import Call
@@ -21,47 +17,10 @@ from django_idempotency.flow.finish import fail, finish
 from django_idempotency.flow.run import run_call
 from django_idempotency.models import IdempotencyKey
 from tests.kit.calls import BOOKED, REFUSED, Booking, a_call, bookings, claimed
-from tests.kit.databases import elsewhere, kill
+from tests.kit.faults import KINDS, Fault, Kind, under_fire
 from tests.kit.records import age, status_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
-
-
-class Broke(OperationalError):
-    """What the wrapper raises."""
-
-
-@dataclass
-class Fault:
-    """Strikes once, at the nth statement of this connection."""
-
-    kind: str
-    nth: int
-    seen: int = 0
-    struck: str = ""
-
-    def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        if self.kind == "after" and sql.startswith("BEGIN"):  # SQLite's: it opened a transaction or it did not
-            return execute(sql, params, many, context)
-        self.seen += 1
-        if self.seen != self.nth:
-            return execute(sql, params, many, context)
-        self.struck = sql
-        if self.kind == "before":
-            raise Broke
-        if self.kind == "terminated before":
-            terminate(context["connection"])
-        result = execute(sql, params, many, context)
-        if self.kind == "terminated after":
-            terminate(context["connection"])
-            return result
-        raise Broke
-
-
-def terminate(wrapper: Any) -> None:
-    """End the session under a connection, which is in the middle of a transaction."""
-    session = wrapper.connection.info.backend_pid
-    elsewhere(lambda: kill(session))
 
 
 @dataclass
@@ -112,31 +71,27 @@ SCENARIOS = [
     Scenario("doubt", raises=RuntimeError("nobody knows")),
     Scenario("proof", raises=NotExecuted(), most_runs=2),
 ]
-KINDS = ["before", "after", "terminated before", "terminated after"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
-def test_no_statement_that_fails_breaks_the_promise(scenario: Scenario, kind: str, vendor: str) -> None:
-    if kind.startswith("terminated") and vendor != "postgresql":
-        pytest.skip("waits for the end of a session as PostgreSQL does")
+def test_no_statement_that_fails_breaks_the_promise(scenario: Scenario, kind: Kind) -> None:
     for nth in count(1):
         fault = Fault(kind, nth)
-        under_fire(scenario, fault)
+        go_through(scenario, fault)
         if not fault.struck:
             break
     assert nth > 1, "the scenario has no statement"
 
 
-def under_fire(scenario: Scenario, fault: Fault) -> None:
+def go_through(scenario: Scenario, fault: Fault) -> None:
     leased = a_call(**{name: value for name, value in scenario.policy.items() if name != "mode"})
     call = a_call(leased.key, **scenario.policy)
     scenario.prepare(leased)
     work = scenario.work(call)
-    with connection.execute_wrapper(fault), suppress(Exception):
+    with under_fire(fault), suppress(Exception):
         run_call(call, work)
-    connection.close()  # the next request may be on another one
-    where = f"statement {fault.nth}: {fault.struck}"
+    where = str(fault)
     check(call, scenario, work, where)
     again = scenario.work(call)
     again.raises = None

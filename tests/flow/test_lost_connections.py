@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.db import connection
 from django.http import HttpResponse
 from django.test import Client
 from django.urls import path
@@ -24,30 +22,16 @@ from django_idempotency.flow.run import run_call
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.operations import perform
 from tests.kit.calls import Booking, a_call, bookings, claimed, heard, refused
-from tests.kit.databases import another_alias, running, somebody_waits_for_a_lock
+from tests.kit.databases import running, somebody_waits_for_a_lock
 from tests.kit.exports import export
-from tests.kit.proxy import Proxy, Theft, proxied
+from tests.kit.proxy import ALIAS, Proxy, Router, Theft
 from tests.kit.records import events, status_of
 from tests.kit.threads import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-ALIAS = "through_the_proxy"
 CLAIM = b"INSERT INTO idempotency_key"
-SHORT = timedelta(milliseconds=300)
-
-
-@pytest.fixture
-def proxy(vendor: str) -> Iterator[Proxy]:
-    if vendor != "postgresql":
-        pytest.skip("the proxy speaks PostgreSQL's protocol")
-    server = connection.settings_dict
-    options = {**server["OPTIONS"], "sslmode": "disable", "gssencmode": "disable"}
-    with (
-        proxied(server["HOST"] or "127.0.0.1", int(server["PORT"] or 5432)) as between,
-        another_alias(ALIAS, HOST="127.0.0.1", PORT=str(between.port), OPTIONS=options),
-    ):
-        yield between
+SHORT = timedelta(seconds=1)
 
 
 def booking(call: Call) -> Booking:
@@ -255,8 +239,3 @@ def test_another_body_after_a_lost_connection_is_warned_against_a_new_key(proxy:
         assert (refused.status_code, refused.json()["safe_new_key"]) == (422, False)
         assert "Do not send it with a new key" in refused.json()["detail"]
         IdempotencyKey.objects.update(status=Status.UNKNOWN, locked_until=None, reconcile_after="2000-01-01T00:00Z")
-
-
-class Router:
-    def db_for_write(self, model: Any, **hints: Any) -> str:
-        return ALIAS

@@ -1,4 +1,4 @@
-"""Each statement of handing over and of performing fails in turn: the work is done once, with what belongs to it."""
+"""Each call of the driver fails in turn while work is handed over and performed: it is done once, with its writes."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -7,7 +7,6 @@ from itertools import count
 from uuid import uuid4
 
 import pytest
-from django.db import connection
 from django.db.models import F
 
 from django_idempotency import maintenance
@@ -16,8 +15,8 @@ from django_idempotency.flow.deferred import defer
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.operations import perform
 from testproject.payments.models import LedgerEntry
-from tests.flow.test_every_statement_fails import KINDS, Fault
 from tests.kit.exports import MESSAGES, STEPS, export, note
+from tests.kit.faults import KINDS, Fault, Kind, under_fire
 from tests.kit.rides import claimed
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("world"), pytest.mark.slow]
@@ -25,10 +24,9 @@ ENOUGH = 10
 
 
 def struck(fault: Fault, work: Callable[[], object]) -> bool:
-    """Work under fire; whether the fault found a statement to strike."""
-    with connection.execute_wrapper(fault), suppress(Exception):
+    """Work under fire; whether the fault found a call to strike."""
+    with under_fire(fault), suppress(Exception):
         work()
-    connection.close()  # whoever comes next may be on another one
     return bool(fault.struck)
 
 
@@ -57,18 +55,12 @@ def booked() -> list[str]:
     return sorted(LedgerEntry.objects.values_list("reference", flat=True))
 
 
-def only_where_it_ends(kind: str, vendor: str) -> None:
-    if kind.startswith("terminated") and vendor != "postgresql":
-        pytest.skip("waits for the end of a session as PostgreSQL does")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_handed_over_is_there_with_its_writes_or_not_at_all(kind: str, vendor: str) -> None:
-    only_where_it_ends(kind, vendor)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_what_is_handed_over_is_there_with_its_writes_or_not_at_all(kind: Kind) -> None:
     for nth in count(1):
         attempt, fault = handed_over(), Fault(kind, nth)
         again = struck(fault, lambda attempt=attempt: defer(attempt, export, {"title": "may"}, note))  # type: ignore[misc]
-        where = f"statement {nth}: {fault.struck}"
+        where = str(fault)
         accepted = IdempotencyKey.objects.get().deferred
         assert booked() == (["asked for"] if accepted else []), where
         assert in_the_end(attempt) == ("completed" if accepted else "unknown"), where
@@ -79,15 +71,14 @@ def test_what_is_handed_over_is_there_with_its_writes_or_not_at_all(kind: str, v
     assert accepted
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_performed_is_performed_once(kind: str, vendor: str) -> None:
-    only_where_it_ends(kind, vendor)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_what_is_performed_is_performed_once(kind: Kind) -> None:
     for nth in count(1):
         attempt, fault = handed_over(), Fault(kind, nth)
         defer(attempt, export, {"title": "may"})
         again = struck(fault, lambda: perform(MESSAGES[0]))
-        assert in_the_end(attempt) == "completed", f"statement {nth}: {fault.struck}"
-        assert booked() == STEPS, f"statement {nth}: {fault.struck}"
+        assert in_the_end(attempt) == "completed", str(fault)
+        assert booked() == STEPS, str(fault)
         if not again:
             break
     assert nth > len(STEPS)

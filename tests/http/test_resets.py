@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.db import connection
 from django.http import HttpResponse
 from django.test import Client
 from django.urls import path
@@ -19,32 +18,11 @@ from django_idempotency.once import Claim, once
 from django_idempotency.operations import Op, operation
 from testproject.payments.models import LedgerEntry
 from tests.kit.calls import BOOKED
-from tests.kit.databases import another_alias
-from tests.kit.proxy import Proxy, Theft, proxied
+from tests.kit.proxy import ALIAS, Proxy, Theft
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-ALIAS = "through_the_proxy"
 PAID = "paid"
-
-
-class Router:
-    def db_for_write(self, model: Any, **hints: Any) -> str:
-        return ALIAS
-
-
-@pytest.fixture
-def proxy(vendor: str, settings: Any) -> Iterator[Proxy]:
-    if vendor != "postgresql":
-        pytest.skip("the proxy speaks PostgreSQL's protocol")
-    server = connection.settings_dict
-    options = {**server["OPTIONS"], "sslmode": "disable", "gssencmode": "disable"}
-    with (
-        proxied(server["HOST"] or "127.0.0.1", int(server["PORT"] or 5432)) as between,
-        another_alias(ALIAS, HOST="127.0.0.1", PORT=str(between.port), OPTIONS=options),
-    ):
-        settings.DATABASE_ROUTERS = [Router()]
-        yield between
 
 
 class Payment:

@@ -2,50 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.db import connection
+from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.test import Client
 from django.urls import path
 
 from django_idempotency import Status
 from django_idempotency.decorators import idempotent
+from django_idempotency.exceptions import NotExecuted
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.operations import Op, operation
 from testproject.payments.models import LedgerEntry
 from tests.kit.calls import BOOKED
-from tests.kit.databases import another_alias
-from tests.kit.proxy import Proxy, Theft, proxied
+from tests.kit.proxy import ALIAS, Proxy, Theft
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-ALIAS = "through_the_proxy"
 PAID = "paid"
 SHORT = timedelta(seconds=1)
-
-
-class Router:
-    def db_for_write(self, model: Any, **hints: Any) -> str:
-        return ALIAS
-
-
-@pytest.fixture
-def proxy(vendor: str, settings: Any) -> Iterator[Proxy]:
-    if vendor != "postgresql":
-        pytest.skip("the proxy speaks PostgreSQL's protocol")
-    server = connection.settings_dict
-    options = {**server["OPTIONS"], "sslmode": "disable", "gssencmode": "disable"}
-    with (
-        proxied(server["HOST"] or "127.0.0.1", int(server["PORT"] or 5432)) as between,
-        another_alias(ALIAS, HOST="127.0.0.1", PORT=str(between.port), OPTIONS=options),
-    ):
-        settings.DATABASE_ROUTERS = [Router()]
-        yield between
 
 
 def book() -> None:
@@ -125,6 +104,24 @@ def test_an_atomic_view_whose_connection_was_cut_before_its_commit_is_free(
 
 
 # Leased mode
+
+
+@pytest.mark.parametrize("mode", ["leased", "atomic"])
+@pytest.mark.parametrize("raised", [PermissionDenied(), NotExecuted()], ids=["a refusal", "a proof"])
+def test_a_store_that_goes_away_before_a_rollback_is_no_error_of_the_view(
+    raised: Exception, mode: str, proxy: Proxy, settings: Any
+) -> None:
+    """In atomic mode it is known that nothing is left; in leased mode the record says so later."""
+
+    @idempotent(mode=mode, share_anonymous=True, claim_limit=SHORT)
+    def pay(request: Any) -> HttpResponse:
+        book()
+        proxy.close()
+        raise raised
+
+    first = post(pay, settings, str(uuid4()))
+    code = "idempotency_outcome_unknown" if mode == "leased" else "idempotency_store_unavailable"
+    assert (first.json()["code"], entries()) == (code, 0)
 
 
 def test_a_store_that_is_away_after_the_charge_is_an_unknown_outcome(proxy: Proxy, settings: Any) -> None:

@@ -136,9 +136,15 @@ def kill(number: int) -> None:
             assert cursor.fetchone() == (True,)
             return
         cursor.execute(f"KILL {number}")
-        wait_until(lambda: _is_gone(cursor, number))
+    wait_until(lambda: is_gone(number))
 
 
-def _is_gone(cursor: Any, number: int) -> bool:
-    cursor.execute("SELECT 1 FROM information_schema.processlist WHERE id = %s", [number])
-    return cursor.fetchone() is None
+def is_gone(number: int) -> bool:
+    """Whether another connection's session has ended."""
+    text = {
+        "postgresql": "SELECT 1 FROM pg_stat_activity WHERE pid = %s",
+        "mysql": "SELECT 1 FROM information_schema.processlist WHERE id = %s",
+    }[connection.vendor]
+    with connection.cursor() as cursor:
+        cursor.execute(text, [number])
+        return cursor.fetchone() is None

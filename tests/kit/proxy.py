@@ -8,8 +8,14 @@ from contextlib import contextmanager, suppress
 from enum import Enum
 from struct import pack, unpack
 from threading import Event, Thread
+from typing import Any
+
+from django.db import connection
 
 from tests.kit.cable import hang_up
+from tests.kit.databases import another_alias
+
+ALIAS = "through_the_proxy"
 
 
 class Theft(Enum):
@@ -120,6 +126,25 @@ def proxied(host: str, port: int) -> Iterator[Proxy]:
     finally:
         proxy.forward.set()
         proxy.close()
+
+
+class Router:
+    """The records, and what is written beside them, go through the proxy."""
+
+    def db_for_write(self, model: Any, **hints: Any) -> str:
+        return ALIAS
+
+
+@contextmanager
+def alias_through_proxy() -> Iterator[Proxy]:
+    """This run's database under another alias, with a proxy in between."""
+    server = connection.settings_dict
+    options = {**server["OPTIONS"], "sslmode": "disable", "gssencmode": "disable"}
+    with (
+        proxied(server["HOST"] or "127.0.0.1", int(server["PORT"] or 5432)) as proxy,
+        another_alias(ALIAS, HOST="127.0.0.1", PORT=str(proxy.port), OPTIONS=options),
+    ):
+        yield proxy
 
 
 def read_startup(client: socket.socket) -> bytes:
