@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from asgiref.sync import iscoroutinefunction
 from django.apps.config import AppConfig
-from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.checks import CheckMessage, Error, Warning
 from django.db import connections
 
 from django_idempotency.checks.permissions import permission_inside
@@ -14,7 +14,6 @@ from django_idempotency.http.private_names import NON_ATOMIC_REQUESTS, is_made_b
 from django_idempotency.http.urlconf import Endpoint, mark_of, project_endpoints
 
 
-@register(Tags.urls)
 def check_endpoints(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """E020, E021, E025, E026, E032, W034: each view that the URLconf leads to."""
     return [message for endpoint in project_endpoints() for check in _CHECKS for message in check(endpoint)]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from django.apps.config import AppConfig
-from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.checks import CheckMessage, Error, Warning
 from django.utils.module_loading import import_string
 
 from django_idempotency.checks.permissions import permission_inside
@@ -14,7 +14,6 @@ from django_idempotency.http.urlconf import POLICY_MARK, Endpoint, project_endpo
 MIDDLEWARE: Final = "django_idempotency.middleware.IdempotencyMiddleware"
 
 
-@register(Tags.urls)
 def check_middleware(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """W022, E027, W033: a project that has installed the middleware."""
     if MIDDLEWARE not in middleware():

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.apps.config import AppConfig
-from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.checks import CheckMessage, Error, Warning
 
-from django_idempotency.core.policy import LostLease, Mode
+from django_idempotency.core.policy import Mode
+from django_idempotency.core.states import LostLease
 from django_idempotency.flow.registry import reconciled_operations
 from django_idempotency.http.urlconf import Endpoint, project_endpoints
 
 
-@register(Tags.urls)
 def check_operations(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """E023, W031: the operations of protected views."""
     found = project_endpoints()

@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db import Error, IntegrityError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_idempotency.core.calls import Ref
+from django_idempotency.core.refs import Ref
 from django_idempotency.core.states import Status
 
 _SQLITE_NOW: Final = "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'now'{})"
