@@ -19,13 +19,12 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 
-NAME: Final = "idempotency_scale_startup"
+NAME: Final = "idempotency_scale"
 SECONDS: Final = 5.0
 ROUNDS: Final = 8
 OVERDUE: Final = 500
-SHARE: Final = 0.05
 DUE: Final = 500
-SHARE: Final = 0.05
+SHARE: Final = 0.125
 
 BARE: Final = """
     ALTER TABLE idempotency_key DROP CONSTRAINT idempotency_key_pkey;
