@@ -13,15 +13,18 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from statistics import median
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 
 NAME: Final = "idempotency_scale"
-SECONDS: Final = 20.0
+SECONDS: Final = 5.0
+ROUNDS: Final = 8
 OVERDUE: Final = 500
 DUE: Final = 500
+SHARE: Final = 0.125
 
 BARE: Final = """
     ALTER TABLE idempotency_key DROP CONSTRAINT idempotency_key_pkey;
@@ -53,7 +56,7 @@ FILL: Final = """
         CASE WHEN kind = 'completed' THEN made END,
         CASE WHEN kind = 'completed' THEN made + interval '24 h' END
     FROM (
-        SELECT n, now() - (n::float8 / %(rows)s) * interval '26 h' AS made,
+        SELECT n, now() - (n::float8 / %(rows)s) * interval '48 h' AS made,
             CASE WHEN n > %(rows)s - %(overdue)s THEN 'in_progress'
                  WHEN n > %(rows)s - %(overdue)s - %(due)s THEN 'unknown' ELSE 'completed' END AS kind
         FROM generate_series(%(first)s::bigint, %(last)s::bigint) AS n
@@ -65,11 +68,12 @@ STEP: Final = 500_000
 def main() -> int:
     parser = arguments("scale", __doc__, rows=10_000_000)
     parser.add_argument("--keep", action="store_true", help="keep the database for another look")
+    parser.add_argument("--share", type=float, default=SHARE, help="the share of its time that the reaper works")
     options = parser.parse_args()
     with own_database(server(parser), keep=options.keep) as own:
         fill(own, options.rows)
         scans(own)
-        together()
+        together(options.share)
     return 0
 
 
@@ -162,25 +166,36 @@ def nodes(plan: dict[str, Any]) -> Iterator[str]:
         yield from nodes(inner)
 
 
-def together() -> None:
-    """New keys alone, new keys beside the throttled reaper, and the reaper alone."""
-    alone = inserts(SECONDS)
+def together(share: float) -> None:
+    """New keys alone and beside the reaper, in turn; then the reaper alone."""
+    alone, beside, reaped = [], [], []
+    for _ in range(ROUNDS):
+        alone.append(inserts(SECONDS))
+        with reaping(share) as rates:
+            beside.append(inserts(SECONDS))
+        reaped += rates
+    with reaping(1.0) as rates:
+        time.sleep(SECONDS)
+    kept = median(after / before for before, after in zip(alone, beside, strict=True))
+    deleted = median(rows / keys for rows, keys in zip(reaped, beside, strict=True))
+    print(f"\nnew keys alone             {median(alone):10,.0f} /s")
+    print(f"new keys beside the reaper {median(beside):10,.0f} /s   ratio {kept:.2f} (aim: at least 0.95)")
+    print(f"reaper, a share of {share:<7}{median(reaped):10,.0f} /s   rows a new key {deleted:.1f} (aim: at least 4)")
+    print(f"reaper, alone              {rates[0]:10,.0f} /s")
+
+
+@contextmanager
+def reaping(share: float) -> Iterator[list[float]]:
+    """Reap in a thread for as long as the block runs, and put the rate into the list."""
+    rates: list[float] = []
     stop = threading.Event()
-    reaped = [0.0]
-    reaper = threading.Thread(target=reap, args=(stop, 0.05, reaped))
+    reaper = threading.Thread(target=reap, args=(stop, share, rates))
     reaper.start()
-    beside = inserts(SECONDS)
-    stop.set()
-    reaper.join()
-    throttled = reaped[0]
-    stop.clear()
-    full = threading.Timer(SECONDS, stop.set)
-    full.start()
-    reap(stop, 0.0, reaped)
-    print(f"\nnew keys alone             {alone:10,.0f} /s")
-    print(f"new keys beside the reaper {beside:10,.0f} /s   ratio {beside / alone:.2f} (aim: at least 0.90)")
-    print(f"reaper, throttled          {throttled:10,.0f} /s   ratio to the inserts beside it {throttled / beside:.1f}")
-    print(f"reaper, alone              {reaped[0]:10,.0f} /s   ratio to inserts alone {reaped[0] / alone:.1f}")
+    try:
+        yield rates
+    finally:
+        stop.set()
+        reaper.join()
 
 
 def inserts(seconds: float, threads: int = 2) -> float:
@@ -213,20 +228,17 @@ def inserts(seconds: float, threads: int = 2) -> float:
     return sum(done) / seconds
 
 
-def reap(stop: threading.Event, pause: float, rate: list[float]) -> None:
+def reap(stop: threading.Event, share: float, rates: list[float]) -> None:
     from django.db import connections
 
     from django_idempotency.maintenance import Bounds
     from django_idempotency.maintenance import reap as job
 
-    deleted, began = 0, time.monotonic()
-    while not stop.is_set():
-        counts = job(Bounds(batch_size=1000, max_runtime=0, pause=pause))
-        deleted += counts["deleted"]
-        if not counts["deleted"]:
-            break
-        stop.wait(pause)
-    rate[0] = deleted / (time.monotonic() - began)
+    began = time.monotonic()
+    counts = job(Bounds(stopped=stop.is_set, share=share))
+    if not stop.is_set():
+        print("The reaper had nothing left to delete: its rate is too low. Use more rows.")
+    rates.append(counts["deleted"] / (time.monotonic() - began))
     connections.close_all()
 
 

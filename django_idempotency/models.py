@@ -8,9 +8,8 @@ from django.db.models import Q, Value
 from django.utils.translation import gettext_lazy as _
 
 from django_idempotency.core.audit import Kind
-from django_idempotency.core.calls import Ref, derive_key
-from django_idempotency.core.policy import LostLease
-from django_idempotency.core.states import Status
+from django_idempotency.core.refs import Ref, derive_key
+from django_idempotency.core.states import LostLease, Status
 from django_idempotency.fields import ExactCharField, PresentIndex, StatementNow
 
 __all__ = ["IdempotencyCount", "IdempotencyEvent", "IdempotencyKey", "MaintenanceRun"]

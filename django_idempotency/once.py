@@ -25,8 +25,9 @@ from django_idempotency.core.calls import Call
 from django_idempotency.core.decisions import Accepted, Answer, Gone, InDoubt, InFlight, Mismatch, Replay, TooEarly
 from django_idempotency.core.fingerprint import RequestParts
 from django_idempotency.core.keys import fit_to_column
-from django_idempotency.core.policy import LostLease, Mode, Policy, Transaction
+from django_idempotency.core.policy import Mode, Policy, Transaction
 from django_idempotency.core.replies import Reply
+from django_idempotency.core.states import LostLease
 from django_idempotency.exceptions import (
     EndedWithoutResult,
     KeyExpired,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.apps.config import AppConfig
-from django.core.checks import CheckMessage, Tags, Warning, register
+from django.core.checks import CheckMessage, Warning
 from django.urls import NoReverseMatch, reverse
 
 from django_idempotency.conf import conf, urlconf
@@ -17,7 +17,6 @@ from django_idempotency.flow.registry import known_operations
 from django_idempotency.http.responses import STATUS_ROUTE
 
 
-@register(Tags.urls)
 def check_deferred_work(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """W029, W030: the first registered operation stands for all of them."""
     name = min(known_operations(), default=None)

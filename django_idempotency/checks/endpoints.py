@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from asgiref.sync import iscoroutinefunction
 from django.apps.config import AppConfig
-from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.checks import CheckMessage, Error, Warning
 from django.db import connections
 
 from django_idempotency.checks.objects import no_object_to_ask, object_not_asked
@@ -15,7 +15,6 @@ from django_idempotency.http.private_names import NON_ATOMIC_REQUESTS, is_made_b
 from django_idempotency.http.urlconf import Endpoint, mark_of, project_endpoints, project_routes
 
 
-@register(Tags.urls)
 def check_endpoints(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """E005, E020, E021, E025, E026, E032, W034, W036, W037, E038, W039: each view that the URLconf leads to."""
     messages = [message for endpoint in project_endpoints() for check in _CHECKS for message in check(endpoint)]

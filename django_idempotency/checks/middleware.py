@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from asgiref.sync import iscoroutinefunction
 from django.apps.config import AppConfig
-from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.checks import CheckMessage, Error, Warning
 from django.utils.module_loading import import_string
 
 from django_idempotency.checks.permissions import functions_inside, permission_in, refusals_inside
@@ -16,7 +16,6 @@ from django_idempotency.http.urlconf import POLICY_MARK, Endpoint, project_endpo
 MIDDLEWARE: Final = "django_idempotency.middleware.IdempotencyMiddleware"
 
 
-@register(Tags.urls)
 def check_middleware(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """W022, E027, W033, W036, W037, W042: a project that has installed the middleware."""
     if MIDDLEWARE not in middleware():

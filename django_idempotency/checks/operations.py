@@ -5,18 +5,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from django.apps.config import AppConfig
-from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.checks import CheckMessage, Error, Warning
 
 from django_idempotency.checks.middleware import MIDDLEWARE
 from django_idempotency.conf import conf, middleware
-from django_idempotency.core.policy import LostLease
+from django_idempotency.core.states import LostLease
 from django_idempotency.flow.registry import reconciled_operations
 from django_idempotency.http.urlconf import Endpoint, project_endpoints
 
 _LISTED: Final = 20  # a longer list is cut, and the others are counted
 
 
-@register(Tags.urls)
 def check_operations(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """E023, W031: the operations of protected views."""
     found = project_endpoints()

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from django.apps.config import AppConfig
-from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.checks import CheckMessage, Error, Warning
 from django.db import connections, models, router
 from django.utils.connection import ConnectionDoesNotExist
 
@@ -20,7 +20,6 @@ _FORBIDS: Final = (models.PROTECT, models.RESTRICT, models.DO_NOTHING)
 _SQLITE_HINT: Final = 'Add "transaction_mode": "IMMEDIATE" to the OPTIONS of this database.'
 
 
-@register(Tags.security)
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """E001-E004: the IDEMPOTENCY dictionary."""
     given = entries()
@@ -66,7 +65,6 @@ def _impossible_policy() -> list[CheckMessage]:
     return []
 
 
-@register(Tags.models)
 def check_database(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """E010, W011, E024, E035: the database that holds the records. No connection is opened, so `check` can run it."""
     alias = router.db_for_write(IdempotencyKey)
@@ -102,7 +100,6 @@ def _database(alias: str) -> Iterator[CheckMessage]:
         )
 
 
-@register(Tags.models)
 def check_pointers(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """E028: foreign keys to records, which are deleted when their retention ends."""
     return [

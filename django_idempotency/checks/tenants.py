@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from django.apps.config import AppConfig
-from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.checks import CheckMessage, Error, Warning
 
 from django_idempotency.conf import allowed_hosts, conf, entries, tenant_model
 
@@ -15,7 +15,6 @@ _BOTH_HINT: Final = (
 )
 
 
-@register(Tags.security)
 def check_tenants(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """E040, W041: several tenants, or several hosts, and no TENANT."""
     if not isinstance(entries(), Mapping) or conf.is_given("TENANT") or conf.is_given("SCOPE"):

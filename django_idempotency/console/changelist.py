@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from django_idempotency.console.filters import Filter
 from django_idempotency.console.keyset import NEWEST, PICKED, Cursor, Page, Rows, Walk, fetch_page
-from django_idempotency.core.calls import parse_namespace
+from django_idempotency.core.refs import parse_namespace
 
 
 class Listing(ChangeList):

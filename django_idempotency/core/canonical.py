@@ -22,12 +22,11 @@ def canonicalize_json(body: bytes, paths: Collection[str] | None = None) -> byte
     numbers that a double cannot hold exactly, lone surrogates, nesting deeper than Python follows, and anything that
     is not JSON in UTF-8.
     """
+    reader = _Reader()
     try:
-        value = json.loads(
-            body.decode("utf-8"), object_pairs_hook=_to_members, parse_float=_to_double, parse_constant=_refuse_constant
-        )
+        value = reader.read(body)
         chosen = value if paths is None else _choose(value, paths)
-        return rfc8785.dumps(chosen)
+        return _PLAIN.encode(chosen).encode() if reader.is_plain else rfc8785.dumps(chosen)
     except (ValueError, ArithmeticError, RecursionError):
         return None
 
@@ -97,18 +96,53 @@ def _parse_pair(text: bytes) -> tuple[bytes, bytes]:
     return unquote_to_bytes(name), unquote_to_bytes(value)
 
 
-def _to_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise ValueError("duplicate member")
-    return members
+# Writes plain values as RFC 8785 does, in C.
+_PLAIN: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False, sort_keys=True, separators=(",", ":"))
+_UNSAFE: Final = 2**53  # from here on, doubles leave integers out
+_DEEPEST: Final = 1000  # Python 3.13 lets its encoder go so deep that a thread's stack may overflow
 
 
-def _to_double(text: str) -> float:
-    number = float(text)
-    if Decimal(text) != Decimal(repr(number)):
-        raise ValueError("not exactly a double")
-    return number
+class _Reader:
+    """Reads JSON. `is_plain` tells whether Python's encoder sorts its names and writes its numbers as RFC 8785 does."""
+
+    def __init__(self) -> None:
+        self.is_plain = True
+
+    def read(self, body: bytes) -> Any:
+        if body.count(b"{") + body.count(b"[") > _DEEPEST:
+            self.is_plain = False
+        return json.loads(
+            body.decode("utf-8"),
+            object_pairs_hook=self._to_members,
+            parse_float=self._to_double,
+            parse_int=self._to_integer,
+            parse_constant=_refuse_constant,
+        )
+
+    def _to_members(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        members = dict(pairs)
+        if len(members) != len(pairs):
+            raise ValueError("duplicate member")
+        if not "".join(members).isascii():
+            self.is_plain = False  # RFC 8785 sorts by the code units of UTF-16
+        return members
+
+    def _to_integer(self, text: str) -> int:
+        number = int(text)
+        if abs(number) >= _UNSAFE:
+            self.is_plain = False  # RFC 8785 does not write it
+        return number
+
+    def _to_double(self, text: str) -> float:
+        number = float(text)
+        shortest = repr(number)
+        if shortest != text and Decimal(shortest) != Decimal(text):
+            raise ValueError("not exactly a double")
+        if number.is_integer() and abs(number) < _UNSAFE:
+            return int(number)
+        if not 1e-4 <= abs(number) < _UNSAFE:
+            self.is_plain = False  # RFC 8785 and Python use an exponent for different numbers
+        return number
 
 
 def _refuse_constant(name: str) -> NoReturn:

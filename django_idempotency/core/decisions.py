@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from math import ceil
 from uuid import UUID
 
-from django_idempotency.core.calls import Call, Ref
-from django_idempotency.core.policy import AfterExpiry, LostLease, Policy
+from django_idempotency.core.calls import Call
+from django_idempotency.core.policy import AfterExpiry, Policy
+from django_idempotency.core.refs import Ref
 from django_idempotency.core.replies import Reply
-from django_idempotency.core.states import Status
+from django_idempotency.core.states import LostLease, Status
 from django_idempotency.exceptions import UnreadableFingerprint
 
 

@@ -10,6 +10,7 @@ from django_idempotency.core.fingerprint import FingerprintRule
 from django_idempotency.core.keys import KeyRule
 from django_idempotency.core.profiles import IETF, Profile
 from django_idempotency.core.replies import ReplyRule
+from django_idempotency.core.states import LostLease
 from django_idempotency.core.validation import (
     AUTHORIZATION,
     EXCEPTIONS,
@@ -37,14 +38,6 @@ class Mode(StrEnum):
 
     LEASED = "leased"  # effects outside the database: the claim commits before the handler runs
     ATOMIC = "atomic"  # all effects in this database: claim, handler and completion are one transaction
-
-
-class LostLease(StrEnum):
-    """What happens to a record whose lease has expired."""
-
-    UNKNOWN = "unknown"  # nothing runs until the record is settled
-    RESTART = "restart"  # safe to restart: the next request takes it over, with the same downstream keys
-    RESUME = "resume"  # an operation with recovery points: any process continues from the last one
 
 
 class OnDisconnect(StrEnum):

@@ -1,4 +1,4 @@
-"""The states of a record, and the groups of states that decisions are made by."""
+"""The states of a record, the groups of states that decisions are made by, and what a lost lease leads to."""
 
 from enum import StrEnum
 from typing import ClassVar, Final
@@ -48,3 +48,11 @@ _MEANINGS: Final = {
     Status.DEAD_LETTER: "The reconciler gave up; an operator or a late webhook settles it.",
     Status.EXPIRED: "Kept for audit and never replayed; the reaper deletes it when its audit time ends.",
 }
+
+
+class LostLease(StrEnum):
+    """What happens to a record whose lease has expired."""
+
+    UNKNOWN = "unknown"  # nothing runs until the record is settled
+    RESTART = "restart"  # safe to restart: the next request takes it over, with the same downstream keys
+    RESUME = "resume"  # an operation with recovery points: any process continues from the last one

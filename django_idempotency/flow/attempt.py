@@ -6,8 +6,9 @@ from time import monotonic
 from uuid import UUID
 
 from django_idempotency.conf import conf, default_namespace
-from django_idempotency.core.calls import Call, Ref, derive_key, digest_namespace
+from django_idempotency.core.calls import Call, digest_namespace
 from django_idempotency.core.policy import Policy
+from django_idempotency.core.refs import Ref, derive_key
 from django_idempotency.core.validation import require_namespace
 from django_idempotency.exceptions import LostFence, Misplaced
 from django_idempotency.store import attempts

@@ -10,7 +10,7 @@ from django.db import transaction
 
 from django_idempotency import signals
 from django_idempotency.core.audit import Kind
-from django_idempotency.core.calls import Call, Ref
+from django_idempotency.core.calls import Call
 from django_idempotency.core.decisions import (
     Accepted,
     Answer,
@@ -30,6 +30,7 @@ from django_idempotency.core.decisions import (
     decide,
 )
 from django_idempotency.core.problems import EXHAUSTED, render
+from django_idempotency.core.refs import Ref
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.flow.attempt import Attempt, Lease, digest_of_namespace

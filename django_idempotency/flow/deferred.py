@@ -17,10 +17,10 @@ from django_idempotency.conf import policy
 from django_idempotency.core.calls import Call
 from django_idempotency.core.decisions import Execute, Exhaust, Gone, Mismatch, Record, Replay, Restart, decide
 from django_idempotency.core.fingerprint import RequestParts
-from django_idempotency.core.policy import LostLease, Mode, Transaction
+from django_idempotency.core.policy import Mode, Transaction
 from django_idempotency.core.progress import Progress
 from django_idempotency.core.replies import Reply
-from django_idempotency.core.states import Status
+from django_idempotency.core.states import LostLease, Status
 from django_idempotency.exceptions import EndedWithoutResult, KeyExpired, KeyReused, LostFence
 from django_idempotency.flow.attempt import Attempt, digest_of_namespace
 from django_idempotency.flow.claim import ROUNDS

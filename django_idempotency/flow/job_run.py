@@ -30,7 +30,7 @@ class Bounds:
     using: str = field(default_factory=alias)
     batch_size: int = 1000
     max_runtime: float | None = None  # seconds
-    pause: float = 0.0  # seconds between batches, so that requests get their turn
+    share: float = 1.0  # of its time that the run works; it pauses for the rest, so that requests get their turn
     dry_run: bool = False
     progress: ReportProgress = lambda counts: None
     stopped: Callable[[], bool] = lambda: False  # asked between rows; True ends the run
@@ -38,6 +38,8 @@ class Bounds:
     def __post_init__(self) -> None:
         if self.batch_size < 1:
             raise ValueError(f"batch_size must be at least 1; it is {self.batch_size!r}.")
+        if not 0 < self.share <= 1:
+            raise ValueError(f"share must be more than 0 and at most 1; it is {self.share!r}.")
 
 
 class ActiveRun:
@@ -47,6 +49,7 @@ class ActiveRun:
         self.job, self.bounds = job, bounds
         self.counts: Counter[str] = Counter()
         self._began = monotonic()
+        self._resumed = self._began  # the end of the last pause
         self._end = inf if bounds.max_runtime is None else self._began + bounds.max_runtime
 
     def is_over(self) -> bool:
@@ -74,8 +77,14 @@ class ActiveRun:
             self.pause()
 
     def pause(self) -> None:
-        """Give requests their turn, but not beyond the end of the run."""
-        sleep(max(min(self.bounds.pause, self._end - monotonic()), 0))
+        """Give requests their turn: the longer a batch took, the longer, but not beyond the end of the run.
+
+        A batch takes longer where the database is busy, so the pauses follow its load.
+        """
+        now = monotonic()
+        wanted = (now - self._resumed) * (1 / self.bounds.share - 1)
+        sleep(max(min(wanted, self._end - now), 0))
+        self._resumed = monotonic()
 
     def handle(self, due: jobs.Due, function: Callable[[jobs.Due], str]) -> None:
         """Do one row. An error is this row's alone, unless the database is gone: that ends the run."""

@@ -14,7 +14,8 @@ from django.db import Error, connections
 
 from django_idempotency import signals
 from django_idempotency.core.audit import Kind
-from django_idempotency.core.calls import Ref, make_record_id, parse_namespace, parse_record_id
+from django_idempotency.core.calls import make_record_id
+from django_idempotency.core.refs import Ref, parse_namespace, parse_record_id
 from django_idempotency.core.states import Status
 from django_idempotency.flow.messages import pick_up_seconds, send_on_commit
 from django_idempotency.flow.reconcile import reconcile_one

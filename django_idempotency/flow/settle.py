@@ -15,8 +15,8 @@ from django.dispatch import Signal
 from django_idempotency import signals
 from django_idempotency.conf import conf
 from django_idempotency.core.audit import Kind
-from django_idempotency.core.calls import Ref
 from django_idempotency.core.progress import Progress
+from django_idempotency.core.refs import Ref
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import InsideTransaction

@@ -8,9 +8,9 @@ from typing import Any, Literal, TypeAlias
 
 from django.db import Error, transaction
 
-from django_idempotency.core.policy import LostLease
 from django_idempotency.core.progress import Progress, StepState
 from django_idempotency.core.replies import Reply
+from django_idempotency.core.states import LostLease
 from django_idempotency.exceptions import (
     ChangedDefinition,
     InsideTransaction,

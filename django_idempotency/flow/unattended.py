@@ -8,8 +8,7 @@ from django.db.models import Q
 from django_idempotency import signals
 from django_idempotency.conf import conf
 from django_idempotency.core.audit import Kind
-from django_idempotency.core.policy import LostLease
-from django_idempotency.core.states import Status
+from django_idempotency.core.states import LostLease, Status
 from django_idempotency.flow.registry import (
     find_reconciler_for,
     reconciled_operations,

@@ -10,9 +10,9 @@ from django.db import Error
 from django_idempotency import signals
 from django_idempotency.conf import conf, default_policy
 from django_idempotency.core.audit import Kind
-from django_idempotency.core.calls import Call, parse_record_id
-from django_idempotency.core.policy import LostLease
-from django_idempotency.core.states import Status
+from django_idempotency.core.calls import Call
+from django_idempotency.core.refs import parse_record_id
+from django_idempotency.core.states import LostLease, Status
 from django_idempotency.exceptions import LostFence, NotExecuted, OutcomeUnknown, StoreUnavailable
 from django_idempotency.flow.attempt import Attempt, Lease
 from django_idempotency.flow.finish import doubt, finish

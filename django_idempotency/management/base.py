@@ -46,7 +46,7 @@ class JobCommand(StoreCommand):
         add_database(parser)
         parser.add_argument("--batch-size", type=int, default=1000, help="rows per batch")
         parser.add_argument("--max-runtime", type=float, default=None, help="stop after this number of seconds")
-        parser.add_argument("--pause", type=float, default=0.0, help="seconds between two batches")
+        parser.add_argument("--share", type=float, default=1.0, help="the share of its time that the run works")
         parser.add_argument("--dry-run", action="store_true", help="only count the rows of the first batch")
         parser.add_argument("--json", action="store_true", help="print the counts as JSON")
 
@@ -60,12 +60,14 @@ class JobCommand(StoreCommand):
         shows_progress = self.stderr.isatty() and not options["json"]
         if not 1 <= options["batch_size"] <= _LARGEST_BATCH:
             raise CommandError(f"--batch-size must be at least 1, and {_LARGEST_BATCH} at most.")
-        check_seconds(options, "max_runtime", "pause")
+        check_seconds(options, "max_runtime")
+        if not 0 < options["share"] <= 1:
+            raise CommandError("--share must be more than 0, and 1 at most.")
         return Bounds(
             using=choose_database(options),
             batch_size=options["batch_size"],
             max_runtime=options["max_runtime"],
-            pause=options["pause"],
+            share=options["share"],
             dry_run=options["dry_run"],
             progress=self._write_progress if shows_progress else lambda counts: None,
             **more,

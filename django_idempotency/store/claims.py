@@ -5,9 +5,10 @@ from uuid import UUID
 
 from django.db import OperationalError
 
-from django_idempotency.core.calls import Call, Ref
+from django_idempotency.core.calls import Call
 from django_idempotency.core.decisions import Record
 from django_idempotency.core.policy import Expiry
+from django_idempotency.core.refs import Ref
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.store.dialects import Statement, dialect_of

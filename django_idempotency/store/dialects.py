@@ -15,7 +15,7 @@ from django.db import Error, IntegrityError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_idempotency.conf import conf
-from django_idempotency.core.calls import Ref
+from django_idempotency.core.refs import Ref
 from django_idempotency.core.states import Status
 from django_idempotency.store.preparing import open_preparing_cursor
 

@@ -7,7 +7,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet, Value
 
 from django_idempotency.core.audit import Kind
-from django_idempotency.core.calls import Ref
+from django_idempotency.core.refs import Ref
 from django_idempotency.core.states import Status
 from django_idempotency.fields import StatementNow
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey

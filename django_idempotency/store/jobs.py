@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from django_idempotency.core.calls import Ref
+from django_idempotency.core.refs import Ref
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
 from django_idempotency.store.dialects import Statement, among_states

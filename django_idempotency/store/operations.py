@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from django_idempotency.core.calls import Ref
-from django_idempotency.core.policy import LostLease
-from django_idempotency.core.states import Status
+from django_idempotency.core.refs import Ref
+from django_idempotency.core.states import LostLease, Status
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.store.dialects import Statement, among_states
 

@@ -5,11 +5,10 @@ from uuid import UUID
 
 from django.db import router
 
-from django_idempotency.core.calls import Ref
 from django_idempotency.core.decisions import Record
-from django_idempotency.core.policy import LostLease
+from django_idempotency.core.refs import Ref
 from django_idempotency.core.replies import Reply, dump_headers, load_headers
-from django_idempotency.core.states import Status
+from django_idempotency.core.states import LostLease, Status
 from django_idempotency.exceptions import UnreadableReply
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.store.dialects import Statement

@@ -15,7 +15,7 @@ from django.utils import timezone
 from django_idempotency import Status
 from django_idempotency.console.actions import ACTIONS, BY_NAME, OUTCOMES, Action
 from django_idempotency.console.timeline import KINDS
-from django_idempotency.core.calls import Ref
+from django_idempotency.core.refs import Ref
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, Outcome, reconciler, try_again
 from django_idempotency.store import records

@@ -19,8 +19,8 @@ from django_idempotency import Status
 from django_idempotency.console import bodies, record, timeline
 from django_idempotency.console.wording import STATES
 from django_idempotency.core.audit import Kind
-from django_idempotency.core.calls import Ref
 from django_idempotency.core.progress import Progress
+from django_idempotency.core.refs import Ref
 from django_idempotency.models import IdempotencyEvent
 from django_idempotency.monitoring.units import format_duration, format_interval
 from django_idempotency.store import events

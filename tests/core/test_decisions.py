@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from django_idempotency import FingerprintRule, Policy, Reply, Status
-from django_idempotency.core.calls import Call, derive_key, digest_namespace, make_record_id, parse_record_id
+from django_idempotency.core.calls import Call, digest_namespace, make_record_id
 from django_idempotency.core.decisions import (
     Accepted,
     Decision,
@@ -31,7 +31,9 @@ from django_idempotency.core.decisions import (
     decide,
 )
 from django_idempotency.core.fingerprint import RequestParts, seal
-from django_idempotency.core.policy import AfterExpiry, Expiry, LostLease
+from django_idempotency.core.policy import AfterExpiry, Expiry
+from django_idempotency.core.refs import derive_key, parse_record_id
+from django_idempotency.core.states import LostLease
 from django_idempotency.core.transitions import TRANSITIONS, Edge, Event, Guard
 
 OURS = RequestParts("POST", "/pay", "", "application/json", b'{"amount": 1}')

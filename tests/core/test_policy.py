@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from django_idempotency import IETF, STRIPE, FingerprintRule, KeyRule, Policy, Profile, ReplyRule
-from django_idempotency.core.policy import AfterExpiry, Expiry, LostLease, Mode, OnError, Streaming, Transaction
+from django_idempotency.core.policy import AfterExpiry, Expiry, Mode, OnError, Streaming, Transaction
 from django_idempotency.core.profiles import Shape
+from django_idempotency.core.states import LostLease
 
 SECOND = timedelta(seconds=1)
 

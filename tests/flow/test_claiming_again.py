@@ -8,7 +8,7 @@ import pytest
 
 from django_idempotency import Status, signals
 from django_idempotency.core.decisions import Gone, InFlight, Replay
-from django_idempotency.core.policy import LostLease
+from django_idempotency.core.states import LostLease
 from django_idempotency.exceptions import LostFence, NotExecuted
 from django_idempotency.flow.finish import fail, finish
 from django_idempotency.flow.run import run_call

@@ -210,10 +210,11 @@ def test_doctor_notices_clocks_that_are_apart(off: int, wrong: bool) -> None:
         ("--batch-size=0", "--batch-size must be at least 1"),
         ("--batch-size=100001", "and 100000 at most"),
         ("--batch-size=99999999999999999999", "and 100000 at most"),
-        ("--pause=-1", "--pause must be a number of seconds, from 0 to 31536000"),
-        ("--pause=nan", "--pause must be"),
-        ("--pause=1e300", "--pause must be"),
-        ("--max-runtime=nan", "--max-runtime must be"),
+        ("--share=0", "--share must be more than 0, and 1 at most"),
+        ("--share=-1", "--share must be"),
+        ("--share=1.1", "--share must be"),
+        ("--share=nan", "--share must be"),
+        ("--max-runtime=nan", "--max-runtime must be a number of seconds, from 0 to 31536000"),
         ("--max-runtime=-0.1", "--max-runtime must be"),
         ("--max-runtime=inf", "--max-runtime must be"),
         ("--database=nope", "--database must be one of default"),
@@ -225,7 +226,7 @@ def test_a_job_refuses_what_it_cannot_run_with(option: str, message: str) -> Non
 
 
 def test_a_job_takes_what_it_can_run_with() -> None:
-    assert said("idempotency_sweep", "--batch-size=100000", "--pause=0", "--max-runtime=0") == "nothing to do"
+    assert said("idempotency_sweep", "--batch-size=100000", "--share=0.1", "--max-runtime=0") == "nothing to do"
 
 
 @pytest.mark.parametrize("every", ["nan", "-1", "inf"])

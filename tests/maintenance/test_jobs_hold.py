@@ -23,7 +23,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from django_idempotency import maintenance, signals
-from django_idempotency.core.calls import Ref
+from django_idempotency.core.refs import Ref
 from django_idempotency.flow import job_run
 from django_idempotency.flow.reconcile import LONGEST_RETRY_SECONDS
 from django_idempotency.maintenance import Bounds

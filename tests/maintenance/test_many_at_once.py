@@ -13,7 +13,8 @@ import pytest
 from django.db import connections
 
 from django_idempotency import Reply, json_reply, maintenance
-from django_idempotency.core.calls import derive_key, make_record_id
+from django_idempotency.core.calls import make_record_id
+from django_idempotency.core.refs import derive_key
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.reconciliation import Landed, NotLanded, Outcome, reconciler, resolve
 from testproject.payments.models import LedgerEntry

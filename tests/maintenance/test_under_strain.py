@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import StringIO
@@ -15,6 +16,7 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection
 
 from django_idempotency import maintenance
+from django_idempotency.flow import job_run
 from django_idempotency.maintenance import Bounds
 from django_idempotency.models import MaintenanceRun
 from tests.kit.databases import nobody_answers
@@ -90,8 +92,58 @@ def test_a_pause_does_not_outlast_the_run() -> None:
     for _ in range(3):
         age(completed(), "expires_at")
     began = monotonic()
-    maintenance.reap(Bounds(batch_size=1, pause=60, max_runtime=0.2))
+    maintenance.reap(Bounds(batch_size=1, share=1e-6, max_runtime=0.2))
     assert monotonic() - began < 5
+
+
+class Clock:
+    """A clock that moves when somebody sleeps or works."""
+
+    def __init__(self) -> None:
+        self.now, self.pauses = 0.0, list[float]()
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(job_run, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(job_run, "sleep", clock.sleep)
+    return clock
+
+
+@pytest.mark.django_db
+def test_a_pause_follows_the_time_that_the_batch_took(clock: Clock) -> None:
+    for _ in range(4):
+        age(completed(), "expires_at")
+    batches = iter([1.0, 8.0, 0.0, 2.0])
+
+    def work(counts: Counter[str]) -> None:
+        clock.now += next(batches)
+
+    maintenance.reap(Bounds(batch_size=1, share=0.2, progress=work))
+    assert clock.pauses == pytest.approx([4, 32, 0, 8])
+
+
+@pytest.mark.django_db
+def test_a_run_without_a_share_never_pauses(clock: Clock) -> None:
+    for _ in range(2):
+        age(completed(), "expires_at")
+
+    def work(counts: Counter[str]) -> None:
+        clock.now += 5
+
+    maintenance.reap(Bounds(batch_size=1, progress=work))
+    assert set(clock.pauses) == {0}
+
+
+@pytest.mark.parametrize("share", [0, -0.1, 1.01, float("nan")])
+def test_a_share_is_a_part_of_one(share: float) -> None:
+    with pytest.raises(ValueError, match="share must be more than 0 and at most 1"):
+        Bounds(using="default", share=share)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -13,7 +13,8 @@ from django.utils import timezone
 
 from django_idempotency import Status
 from django_idempotency.core.calls import Call
-from django_idempotency.core.policy import Expiry, LostLease
+from django_idempotency.core.policy import Expiry
+from django_idempotency.core.states import LostLease
 from django_idempotency.core.transitions import TRANSITIONS, Edge, Event, Guard, Transition
 from django_idempotency.store.dialects import Statement
 from tests.kit.rows import AUDIT, Row, a_call

@@ -11,8 +11,8 @@ from django.utils import timezone
 
 from django_idempotency import Reply, Status
 from django_idempotency.core.audit import Kind
-from django_idempotency.core.calls import Ref, derive_key
-from django_idempotency.core.policy import LostLease
+from django_idempotency.core.refs import Ref, derive_key
+from django_idempotency.core.states import LostLease
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.fields import StatementNow
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey, MaintenanceRun

@@ -14,7 +14,7 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from django_idempotency import Status, store
-from django_idempotency.core.policy import LostLease
+from django_idempotency.core.states import LostLease
 from django_idempotency.core.transitions import TRANSITIONS, Edge
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.store import claims, jobs, records

@@ -4,9 +4,10 @@ from typing import Final
 from uuid import UUID
 
 from django_idempotency import Status
-from django_idempotency.core.calls import Call, Ref
-from django_idempotency.core.policy import LostLease
+from django_idempotency.core.calls import Call
+from django_idempotency.core.refs import Ref
 from django_idempotency.core.replies import dump_headers
+from django_idempotency.core.states import LostLease
 from django_idempotency.core.transitions import Event
 from django_idempotency.store import attempts, claims, jobs, operations, verdicts
 from tests.kit.rows import GRACE, LEASE, NAMESPACE, REPLY, SCOPE, Row

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from django_idempotency.core.calls import parse_record_id
+from django_idempotency.core.refs import parse_record_id
 from tests.kit.processes import Site
 from tests.kit.threads import at_once
 

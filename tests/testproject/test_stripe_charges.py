@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 import stripe
 
-from django_idempotency.core.calls import parse_record_id
+from django_idempotency.core.refs import parse_record_id
 from testproject.http import Answer
 from tests.kit.processes import Site
 

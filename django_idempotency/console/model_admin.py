@@ -1,0 +1,131 @@
+"""The admin of the records: a list, a page for each record, and operator actions."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin, messages
+from django.contrib.admin import ShowFacets
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from django_idempotency.console import actions, changelist, columns, confirmation, record
+from django_idempotency.console.bodies import CONTENT
+from django_idempotency.console.changelist import Listing
+from django_idempotency.console.dashboard import page
+from django_idempotency.console.filters import FILTERS
+from django_idempotency.console.keyset import Rows
+from django_idempotency.console.wording import badge
+from django_idempotency.fields import StatementNow
+from django_idempotency.models import IdempotencyKey
+from django_idempotency.store.records import alias
+
+if TYPE_CHECKING:
+    _Admin = admin.ModelAdmin[IdempotencyKey]
+else:
+    _Admin = admin.ModelAdmin
+
+
+class IdempotencyKeyAdmin(_Admin):
+    """Nothing is edited here: every change is made by an action, and guarded by its statement."""
+
+    list_display = ("shown_status", "shown_key", "work", "created", "waits", "shown_attempts")
+    list_display_links = None
+    list_filter = (*FILTERS,)
+    search_fields = ("key",)
+    search_help_text = _("A complete idempotency key, record id, downstream key or principal.")
+    sortable_by = ()
+    show_full_result_count = False
+    show_facets = ShowFacets.NEVER
+    actions_selection_counter = True
+    change_list_template = "django_idempotency/console/list.html"
+
+    class Media:
+        css = {"all": ["django_idempotency/console.css"]}
+        js = ["django_idempotency/copy.js"]
+
+    def get_queryset(self, request: HttpRequest) -> Rows:
+        return IdempotencyKey.objects.using(alias()).defer(*CONTENT).annotate(now=StatementNow())
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[Listing]:
+        return Listing
+
+    def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
+        if not search_term:
+            return queryset, False
+        found = changelist.find_named(queryset, search_term)
+        return (changelist.filter_principal(queryset, search_term) if found is None else found), False
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
+        """Allow the filters' own lookups; reject NUL, which PostgreSQL would reject later."""
+        return lookup in {each.parameter_name for each in FILTERS} and "\x00" not in str(value)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def get_actions(self, request: HttpRequest, action_location: Any = None) -> dict[str, Any]:
+        """Return the actions of the list; a record's page has its own buttons. Django 6.1 passes a location."""
+        allowed = actions.list_allowed(request.user)
+        return {
+            each.name: (partial(confirmation.redirect_to_page, each.name), each.name, each.label) for each in allowed
+        }
+
+    def get_urls(self) -> list[URLPattern]:
+        dashboard = self.admin_site.admin_view(partial(page.view, self))
+        return [
+            path("dashboard/", dashboard, name="django_idempotency_dashboard"),
+            path("act/<slug:name>/", confirmation.as_view(self), name="django_idempotency_act"),
+            *super().get_urls(),
+        ]
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
+            raise PermissionDenied
+        found = changelist.parse_record(unquote(object_id))
+        row = record.find_row(self.get_queryset(request), found) if found else None
+        if row is None:
+            messages.warning(request, _("There is no such record. Records are deleted after their retention."))
+            return redirect("admin:django_idempotency_idempotencykey_changelist")
+        context = {**self.build_page_context(request), **record.build_context(row, request.user)}
+        return TemplateResponse(request, "django_idempotency/console/record.html", context)
+
+    def build_page_context(self, request: HttpRequest) -> dict[str, Any]:
+        request.current_app = self.admin_site.name
+        return {**self.admin_site.each_context(request), "opts": self.opts, "media": self.media}
+
+    @admin.display(description=_("status"))
+    def shown_status(self, row: Any) -> SafeString:
+        return badge(row.status)
+
+    @admin.display(description=_("key"))
+    def shown_key(self, row: Any) -> SafeString:
+        return columns.render_key(row, record.build_url(row.pk, self.admin_site.name))
+
+    @admin.display(description=_("work"))
+    def work(self, row: Any) -> SafeString:
+        return columns.render_work(row)
+
+    @admin.display(description=_("created"))
+    def created(self, row: Any) -> SafeString:
+        return columns.render_moment(row.created_at, row.now)
+
+    @admin.display(description=_("next"))
+    def waits(self, row: Any) -> SafeString:
+        return columns.render_next(row)
+
+    @admin.display(description=_("attempts"))
+    def shown_attempts(self, row: Any) -> str:
+        return columns.format_attempts(row)

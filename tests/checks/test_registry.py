@@ -1,0 +1,45 @@
+"""Every system check is registered, although its module is imported only when it runs."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from django.core import checks
+from django.core.checks.registry import registry
+from pytest_django import Settings
+
+import django_idempotency
+from django_idempotency.checks.registry import CHECKS
+
+FOLDER = Path(django_idempotency.__file__).parent / "checks"
+MODULES = {path.stem: ast.parse(path.read_text()) for path in FOLDER.glob("*.py") if path.stem != "registry"}
+
+
+def test_every_check_is_in_the_table() -> None:
+    written = {
+        f"{module}.{node.name}"
+        for module, tree in MODULES.items()
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("check_")
+    }
+    assert written == set(CHECKS)
+
+
+def test_no_check_registers_itself() -> None:
+    """It would be registered when the first check runs, too late for that run."""
+    names = {each.id for tree in MODULES.values() for each in ast.walk(tree) if isinstance(each, ast.Name)}
+    assert "register" not in names
+
+
+def test_every_check_is_registered_once() -> None:
+    ours = [each for each in registry.get_checks() if each.__module__ == "django_idempotency.checks.registry"]
+    assert len(ours) == len(CHECKS)
+
+
+@pytest.mark.parametrize("tag", sorted(set(CHECKS.values())))
+def test_a_check_runs_with_its_tag_alone(settings: Settings, tag: str) -> None:
+    settings.IDEMPOTENCY = {"REQUIRE": True}
+    found = {message.id for message in checks.run_checks(tags=[tag])}
+    assert ("django_idempotency.E002" in found) == (tag == checks.Tags.security)
