@@ -16,14 +16,12 @@ from django_idempotency.store.records import COLUMNS, Columns, find, find_by_key
 
 # No later statement writes the namespace: every attempt of a record derives the same downstream keys.
 _COLUMNS: Final = """id, scope, {key}, namespace, fingerprint, principal, operation, request_method, request_path,
-    attempt_token, on_lost_lease, lease_seconds, grace_seconds, retention_seconds, audit_seconds, created_at,
-    last_run_at, grace_until"""
+    attempt_token, on_lost_lease, lease_seconds, grace_seconds, retention_seconds, audit_seconds, created_at"""
 _VALUES: Final = """%(id)s, %(scope)s, %(key)s, %(namespace)s, %(fingerprint)s, %(principal)s, %(operation)s,
-    %(method)s, %(path)s, %(token)s, %(on_lost_lease)s, %(lease)s, %(grace)s, %(retention)s, %(audit)s, {now}, {now},
-    {now + %(quiet)s}"""
+    %(method)s, %(path)s, %(token)s, %(on_lost_lease)s, %(lease)s, %(grace)s, %(retention)s, %(audit)s, {now}"""
 
-_CLAIM_COLUMNS: Final = f"{_COLUMNS}, status, locked_until"
-_CLAIM_VALUES: Final = f"{_VALUES}, 'in_progress', {{now + %(lease)s}}"
+_CLAIM_COLUMNS: Final = f"{_COLUMNS}, last_run_at, grace_until, status, locked_until"
+_CLAIM_VALUES: Final = f"{_VALUES}, {{now}}, {{now + %(quiet)s}}, 'in_progress', {{now + %(lease)s}}"
 
 CLAIM = Statement(
     "T1",
@@ -37,6 +35,7 @@ def _insert_once(cites: str, columns: str, values: str) -> Statement:
     )
 
 
+# Nothing of an atomic request is under way once its row is there: it has no grace period, and ran when it was made.
 INSERT_FINISHED = _insert_once(
     "A1",
     "status, response_status, response_headers, response_body, response_schema_version, completed_at, expires_at",
@@ -46,8 +45,9 @@ INSERT_FINISHED = _insert_once(
 
 ACCEPT = _insert_once(
     "D1",
-    "status, deferred, run_name, arguments, progress, locked_until, expires_at",
-    "'pending', TRUE, %(run_name)s, %(arguments)s, %(progress)s, {now + %(pick_up)s}, {now + %(retention)s}",
+    "last_run_at, grace_until, status, deferred, run_name, arguments, progress, locked_until, expires_at",
+    "{now}, {now + %(quiet)s}, 'pending', TRUE, %(run_name)s, %(arguments)s, %(progress)s, {now + %(pick_up)s}, "
+    "{now + %(retention)s}",
 )
 
 # The lock only refuses a duplicate promptly; the unique insert of the finished row decides.
