@@ -46,7 +46,8 @@ FILL: Final = """
         (id, scope, key, status, fingerprint, principal, operation, request_method, request_path, attempt_token,
          lease_seconds, grace_seconds, retention_seconds, created_at, last_run_at, grace_until,
          locked_until, reconcile_after, response_status, response_headers, response_body, completed_at, expires_at)
-    SELECT gen_random_uuid(), '6:user:' || n %% 50000, 'key-' || n, kind, 'v1::' || md5(n::text) || md5(n::text),
+    SELECT gen_random_uuid(), '6:user:' || n %% 50000, 'key-' || n, kind,
+        'v2::' || left(md5(n::text), 22) || ':' || right(md5(n::text), 22),
         'user:' || n %% 50000, 'payments.create', 'POST', '/payments/', gen_random_uuid(),
         300, 300, 86400, made, made, made,
         CASE WHEN kind = 'in_progress' THEN made + interval '5 min' END,

@@ -44,6 +44,11 @@ def rest_work(request: Any) -> Any:
     return response.render()
 
 
+bare = transaction.atomic(work)
+leased = idempotent(operation="leased", mode="leased", share_anonymous=True)(work)
+atomic = idempotent(operation="atomic", mode="atomic", share_anonymous=True)(work)
+
+
 class Bare(APIView):
     authentication_classes = ()
     permission_classes = (AllowAny,)
@@ -85,11 +90,11 @@ for number in range(int(os.environ.get("BENCHMARK_RECEIVERS", "0"))):
 
 urlpatterns = [
     *(path(f"other/{number}", work) for number in range(int(os.environ.get("BENCHMARK_ROUTES", "0")))),
-    path("bare", transaction.atomic(work)),
+    path("bare", bare),
     path("leased/by-hand", partial(by_hand.leased, work)),
-    path("leased", idempotent(operation="leased", mode="leased", share_anonymous=True)(work)),
+    path("leased", leased),
     path("atomic/by-hand", partial(by_hand.atomic, work)),
-    path("atomic", idempotent(operation="atomic", mode="atomic", share_anonymous=True)(work)),
+    path("atomic", atomic),
     path("rest/bare", Bare.as_view()),
     path("rest/leased/by-hand", LeasedByHand.as_view()),
     path("rest/leased", Leased.as_view()),

@@ -9,7 +9,7 @@ from hashlib import sha256
 from hmac import compare_digest
 from hmac import new as new_hmac
 from struct import Struct
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from django_idempotency.core.canonical import canonicalize_form, canonicalize_json, encode, select_by_name
 from django_idempotency.core.headers import lower_header_names
@@ -19,8 +19,9 @@ from django_idempotency.exceptions import UnreadableFingerprint
 URLENCODED: Final = "application/x-www-form-urlencoded"
 DEFAULT_CANONICAL_LIMIT: Final = 65536
 
-_VERSION: Final = "v1"
-_STORED: Final = re.compile(r"v1:(?P<secret_id>[\w-]{0,16}):(?P<raw>[\w-]{43}):(?P<canonical>[\w-]{43}|)", re.ASCII)
+_VERSION: Final = "v2"
+_DIGEST: Final = r"[\w-]{22})(?:[\w-]{21})?"  # version 1 kept all 43 characters
+_STORED: Final = re.compile(rf"v[12]:(?P<secret_id>[\w-]{{0,16}}):(?P<raw>{_DIGEST}:(?:(?P<canonical>{_DIGEST})?", re.A)
 _SECRET_ID: Final = re.compile(r"[\w-]{1,16}", re.ASCII)
 _JSON_TYPE: Final = re.compile(r"application/json|[^/]+/[^/]+\+json")
 _CHARSET: Final = re.compile(r';\s*charset\s*=\s*"?([^\s;"]*)', re.IGNORECASE)
@@ -95,7 +96,11 @@ class FingerprintRule:
 
 
 def seal(request: RequestParts, rule: FingerprintRule) -> str:
-    """Return the text to store: version, secret id, raw digest and, if the body has one, canonical digest."""
+    """Return the text to store: version, secret id, raw digest and, if the body has one, canonical digest.
+
+    Of a digest 132 bits are kept. Finding another request with the digest of a given one takes 2^132 tries. Whoever
+    chooses both finds two alike in 2^66, and gains nothing: the second gets the response of the first and is not run.
+    """
     secret = None if rule.secret_id is None else rule.secrets[rule.secret_id]
     compared = _Compared(request, rule, secret)
     raw, canonical = compared.as_sent(), compared.in_canonical_form()
@@ -109,7 +114,7 @@ def is_same_fingerprint(stored: str, fresh: str) -> bool:
         return False
     if compare_digest(one["raw"], other["raw"]):
         return True
-    return one["canonical"] != "" and compare_digest(one["canonical"], other["canonical"])
+    return one["canonical"] is not None and compare_digest(one["canonical"], other["canonical"] or "")
 
 
 def is_fingerprint_of(stored: str, request: RequestParts, rule: FingerprintRule) -> bool:
@@ -134,12 +139,6 @@ def is_fingerprint_of(stored: str, request: RequestParts, rule: FingerprintRule)
     return canonical is not None and compare_digest(found["canonical"], canonical)
 
 
-class _Hash(Protocol):
-    def update(self, data: bytes, /) -> None: ...
-    def digest(self) -> bytes: ...
-    def copy(self) -> "_Hash": ...
-
-
 def _serialize(pieces: Iterable[Piece]) -> list[bytes]:
     chunks: list[bytes] = []
     for piece in pieces:
@@ -158,7 +157,7 @@ class _Compared:
     def __init__(self, request: RequestParts, rule: FingerprintRule, secret: bytes | None) -> None:
         self._request = request
         self._rule = rule
-        self._head: _Hash = sha256() if secret is None else new_hmac(secret, digestmod=sha256)
+        self._head: Any = sha256() if secret is None else new_hmac(secret, digestmod=sha256)
         self._head.update(b"".join(_serialize(_head(request, rule))))
         self._parts: list[Piece] | None = None
         if rule.compares_body and request.parts is not None:
@@ -181,7 +180,7 @@ class _Compared:
         hashed = self._head.copy()
         for chunk in _serialize(pieces):
             hashed.update(chunk)
-        return urlsafe_b64encode(hashed.digest()).rstrip(b"=").decode("ascii")
+        return urlsafe_b64encode(hashed.digest())[:22].decode("ascii")
 
     def _canonical_body(self) -> list[Piece]:
         if self._parts is not None:

@@ -17,11 +17,9 @@ from django_idempotency.store.records import COLUMNS, Columns, find, find_by_key
 
 # No later statement writes the namespace: every attempt of a record derives the same downstream keys.
 _COLUMNS: Final = """id, scope, {key}, namespace, fingerprint, principal, operation, request_method, request_path,
-    attempt_token, on_lost_lease, lease_seconds, grace_seconds, retention_seconds, audit_seconds, created_at,
-    last_run_at, grace_until"""
+    attempt_token, on_lost_lease, lease_seconds, grace_seconds, retention_seconds, audit_seconds, created_at"""
 _VALUES: Final = """%(id)s, %(scope)s, %(key)s, %(namespace)s, %(fingerprint)s, %(principal)s, %(operation)s,
-    %(method)s, %(path)s, %(token)s, %(on_lost_lease)s, %(lease)s, %(grace)s, %(retention)s, %(audit)s, {now}, {now},
-    {now + %(quiet)s}"""
+    %(method)s, %(path)s, %(token)s, %(on_lost_lease)s, %(lease)s, %(grace)s, %(retention)s, %(audit)s, {now}"""
 
 
 def _insert_once(cites: str, columns: str, values: str) -> Statement:
@@ -29,8 +27,13 @@ def _insert_once(cites: str, columns: str, values: str) -> Statement:
     return Statement(cites, template, hot=True)
 
 
-CLAIM = _insert_once("T1", "status, locked_until", "{limit wait 'in_progress'}, {now + %(lease)s}")
+CLAIM = _insert_once(
+    "T1",
+    "last_run_at, grace_until, status, locked_until",
+    "{now}, {now + %(quiet)s}, {limit wait 'in_progress'}, {now + %(lease)s}",
+)
 
+# Nothing of an atomic request is under way once its row is there: it has no grace period, and ran when it was made.
 INSERT_FINISHED = _insert_once(
     "A1",
     "status, response_status, response_headers, response_body, response_schema_version, completed_at, expires_at",
@@ -40,8 +43,9 @@ INSERT_FINISHED = _insert_once(
 
 ACCEPT = _insert_once(
     "D1",
-    "status, deferred, run_name, arguments, progress, locked_until, expires_at",
-    "'pending', TRUE, %(run_name)s, %(arguments)s, %(progress)s, {now + %(pick_up)s}, {now + %(retention)s}",
+    "last_run_at, grace_until, status, deferred, run_name, arguments, progress, locked_until, expires_at",
+    "{now}, {now + %(quiet)s}, 'pending', TRUE, %(run_name)s, %(arguments)s, %(progress)s, {now + %(pick_up)s}, "
+    "{now + %(retention)s}",
 )
 
 # The lock only refuses a duplicate promptly; the unique insert of the finished row decides.

@@ -147,5 +147,5 @@ def reply_values(reply: Reply) -> dict[str, Any]:
         "response_status": reply.status,
         "response_headers": dump_headers(reply),
         "response_body": reply.body,
-        "schema_version": reply.schema_version,
+        "schema_version": None if reply.schema_version == 1 else reply.schema_version,
     }

@@ -133,7 +133,7 @@ def test_r17_the_fingerprint_is_recorded_with_it(site: Site) -> None:
     echo(site, quoted(key))
 
     ((fingerprint,),) = site.rows("SELECT k.fingerprint FROM idempotency_key k WHERE k.key = %s", key)
-    assert fingerprint.startswith("v1:")
+    assert fingerprint.startswith("v2:")
 
 
 def test_r18_a_repeat_has_no_effect(site: Site) -> None:

@@ -271,29 +271,54 @@ def test_the_canonical_form_needs_the_rule_that_made_it() -> None:
 
 def test_the_stored_text() -> None:
     version, secret_id, raw, canonical = seal(request(b"{}"), KEYED).split(":")
-    assert (version, secret_id, len(raw), len(canonical)) == ("v1", "new", 43, 43)
-    assert seal(request(b"{"), PLAIN).startswith("v1::")
+    assert (version, secret_id, len(raw), len(canonical)) == ("v2", "new", 22, 22)
+    assert seal(request(b"{"), PLAIN).startswith("v2::")
     assert seal(request(b"{"), PLAIN).endswith(":")
 
 
 def test_the_longest_text_fits_its_column() -> None:
     rule = FingerprintRule(secrets={"k" * 16: NEW}, secret_id="k" * 16)
-    assert len(seal(request(b"{}"), rule)) <= 130
+    assert len(seal(request(b"{}"), rule)) <= 65
 
 
 ORDER = RequestParts(
     "POST", "/payments", "page=1", "application/json; charset=utf-8", b'{"b": 1.0, "a": "x"}', {"x-tenant": "t"}
 )
 TENANT = FingerprintRule(headers=("x-tenant",), fields=("a",), secrets={"k1": b"0123456789abcdef"}, secret_id="k1")
-KEPT = [
+VERSION_1 = [
     (PLAIN, "v1::lYsPYG3qOHt6nIoVlV8Ge5BnOch8Fr4bp4s3xmmpnBw:dTJNg4zAqL3OSpacSmgkomf35_unsr6MYndaFXz0wgc"),
     (TENANT, "v1:k1:iJLZz4W5cB0FVbpIOBh4cEFDTClk7CCbEDZRltMrBjI:fRP7w89HGTKyzTCcPPanekyWay4NLAzDN2WND-6OT9Q"),
+]
+
+
+@pytest.mark.parametrize(("rule", "stored"), VERSION_1, ids=["plain", "keyed"])
+def test_version_1_kept_whole_digests_and_can_be_read(rule: FingerprintRule, stored: str) -> None:
+    reordered = replace(ORDER, body=b'{"a": "x", "b": 1.0}')
+    for same in (ORDER, reordered):
+        assert is_same_fingerprint(stored, seal(same, rule))
+        assert is_same_fingerprint(seal(same, rule), stored)
+        assert is_fingerprint_of(stored, same, rule)
+    other = replace(ORDER, body=b'{"a": "y"}')
+    assert not is_same_fingerprint(stored, seal(other, rule))
+    assert not is_fingerprint_of(stored, other, rule)
+
+
+KEPT = [
+    (PLAIN, "v2::lYsPYG3qOHt6nIoVlV8Ge5:dTJNg4zAqL3OSpacSmgkom"),
+    (TENANT, "v2:k1:iJLZz4W5cB0FVbpIOBh4cE:fRP7w89HGTKyzTCcPPanek"),
 ]
 
 
 @pytest.mark.parametrize(("rule", "stored"), KEPT, ids=["plain", "keyed"])
 def test_what_one_release_stored_the_next_can_read(rule: FingerprintRule, stored: str) -> None:
     assert seal(ORDER, rule) == stored
+
+
+def test_a_canonical_digest_is_compared_with_no_absent_one() -> None:
+    stored = seal(request(b"{}"), PLAIN)
+    raw_alone = seal(request(b"{ }"), FingerprintRule(canonical_limit=0))
+    assert not is_same_fingerprint(stored, raw_alone)
+    assert not is_same_fingerprint(raw_alone, stored)
 
 
 RULES = [PLAIN, KEYED, TRACE, AMOUNT, NONE, LENGTH, ORIGIN, TENANT, FingerprintRule(canonical_limit=4)]
@@ -307,7 +332,7 @@ EVERY_REQUEST = [
 def test_no_fingerprint_of_any_request_here_changes() -> None:
     """A release that computes another digest for one of these would treat retries as other requests."""
     texts = "\n".join(seal(parts, rule) for rule in RULES for parts in EVERY_REQUEST)
-    assert sha256(texts.encode()).hexdigest() == "05d98ad4f56c5fdaba700532bf48b3c18376e3c091a50e345999cbfa1240be78"
+    assert sha256(texts.encode()).hexdigest() == "3aa330cd1a6f5ac539612340a33f1e39d1606f8be081660b12ebf20a71f03f87"
 
 
 class TestRotation:
@@ -323,7 +348,7 @@ class TestRotation:
     def test_texts_of_two_keys_are_not_compared(self) -> None:
         stored = seal(request(b"{}"), self.before)
         assert not is_same_fingerprint(stored, seal(request(b"{}"), self.after))
-        assert not is_same_fingerprint(stored, stored.replace("v1:old:", "v1:new:"))
+        assert not is_same_fingerprint(stored, stored.replace("v2:old:", "v2:new:"))
 
     def test_keys_may_be_introduced_and_given_up(self) -> None:
         assert is_fingerprint_of(seal(request(b"{}"), PLAIN), request(b"{}"), self.after)
@@ -344,7 +369,7 @@ class TestRotation:
         assert hash(KEYED) == hash(replace(KEYED))
 
 
-UNREADABLE = ["", "v1", "v1::", "v2:" + seal(request(), PLAIN)[3:], seal(request(), PLAIN) + "x", "é:\ud800", "v1:::"]
+UNREADABLE = ["", "v2", "v2::", "v3:" + seal(request(), PLAIN)[3:], seal(request(), PLAIN) + "x", "é:\ud800", "v2:::"]
 
 
 @pytest.mark.parametrize("stored", UNREADABLE)

@@ -107,57 +107,57 @@ PINNED = {
     "json": (
         "application/json",
         b'{"b": 2, "a": 1.50}',
-        "v1::EFk86Ssg1L07b6a9LXNrcMvigrTdFEKIMkfl_s0PC28:7HGwtdq4zmvemEQmAxrnkTORhdkoJ90M_lidAp_LGkQ",
+        "v2::EFk86Ssg1L07b6a9LXNrcM:7HGwtdq4zmvemEQmAxrnkT",
     ),
     "form": (
         URLENCODED,
         b"b=2&a=1&a=0&csrfmiddlewaretoken=abc&_idempotency_key=k&c",
-        "v1::64DsWwd4vVn8GYB6o_gqgNMUBIuF3-Wx4wvPMQuT8Dw:S9rS1qxTp43wbeeeas9ulbcs8L0oFZjiVaC3Ur6oAJA",
+        "v2::64DsWwd4vVn8GYB6o_gqgN:S9rS1qxTp43wbeeeas9ulb",
     ),
     "token first": (
         URLENCODED,
         b"csrfmiddlewaretoken=abc&amount=700&note=two+words%21",
-        "v1::g3Pqb6K6wbGCdMMUOkkJV_X4aYVymSUKjodlbZgBbOg:lYBYlzYgaM0-mvD98indGZuCt87WuMS9njc9lbUv2N8",
+        "v2::g3Pqb6K6wbGCdMMUOkkJV_:lYBYlzYgaM0-mvD98indGZ",
     ),
     "only tokens": (
         URLENCODED,
         b"csrfmiddlewaretoken=abc&_idempotency_key=k",
-        "v1::aojI7LusYWWFK_zD9Le89f_gtMykL-dqqK6tZAQRJcQ:",
+        "v2::aojI7LusYWWFK_zD9Le89f:",
     ),
     "encoded token": (
         URLENCODED,
         b"a=1&%63srfmiddlewaretoken=abc&%5fidempotency%5Fkey=k&b=2",
-        "v1::JtT1cwbu7h1B7B9MLDtA8tKawn_R2AvrH-DXKp7rjH4:ODjR68DS18U1jECmnS5W-KZJ_KbHCuF6S3SAbNbGH7w",
+        "v2::JtT1cwbu7h1B7B9MLDtA8t:ODjR68DS18U1jECmnS5W-K",
     ),
     "empty pairs": (
         URLENCODED,
         b"&a=1&&b=2&",
-        "v1::LqwWFl0f1RzYXo5pSuDaDyS2F8B1329JRkyD2skOhYw:ODjR68DS18U1jECmnS5W-KZJ_KbHCuF6S3SAbNbGH7w",
+        "v2::LqwWFl0f1RzYXo5pSuDaDy:ODjR68DS18U1jECmnS5W-K",
     ),
     "empty": (
         URLENCODED,
         b"",
-        "v1::eJFJy2eWkkiBf35Y1r5ZuQ0j1mXeFNWgRURvSNiSmuo:",
+        "v2::eJFJy2eWkkiBf35Y1r5ZuQ:",
     ),
     "large form": (
         URLENCODED,
         b"csrfmiddlewaretoken=abc&note=" + b"x" * 70000 + b"&_idempotency_key",
-        "v1::9DcaOC481NN1kfnvKZDHEqnQiZkpXrnTdqZ_oAxU7jE:",
+        "v2::9DcaOC481NN1kfnvKZDHEq:",
     ),
     "many fields": (
         URLENCODED,
         b"&".join(b"item%d=%d" % (each, each) for each in range(900)),
-        "v1::4AvT5T7gGPEmMqlsl7Q2sQmAQ8rP2mvG02n1d83bjCc:xUB2PRlzbyBwBCOgHWycHjoYz7T7qCw5JVRWLeEmBQA",
+        "v2::4AvT5T7gGPEmMqlsl7Q2sQ:xUB2PRlzbyBwBCOgHWycHj",
     ),
     "text": (
         "text/plain",
         b"a&b=c",
-        "v1::odDIjE3gE68oLwGMWTxM39s1ZX0dHtej3cfcTCBrhls:",
+        "v2::odDIjE3gE68oLwGMWTxM39:",
     ),
     "multipart": (
         MULTIPART_CONTENT,
         encode_multipart(BOUNDARY, {"a": "1", "csrfmiddlewaretoken": "x", "b": "2"}),
-        "v1::psBfKMWzxGrczYCjaQ21wshZiE1wTnSZEryW6iCBWcA:BwaRiDMSFywmHUNELW4yqI5NHCyM8O9FVTQwq8kfVe0",
+        "v2::psBfKMWzxGrczYCjaQ21ws:BwaRiDMSFywmHUNELW4yqI",
     ),
 }
 

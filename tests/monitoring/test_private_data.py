@@ -53,7 +53,7 @@ def test_the_operation_of_once_is_its_label(registry: CollectorRegistry) -> None
 @pytest.mark.django_db
 def test_the_page_of_a_record_shows_its_fingerprint_with_its_content() -> None:
     found = people.record(Status.COMPLETED)
-    IdempotencyKey.objects.update(fingerprint="v1::planted-fingerprint:")
+    IdempotencyKey.objects.update(fingerprint="v2::planted-fingerprint:")
     viewer = client_of(person("viewer", "view_idempotencykey"))
     reader = client_of(person("reader", "view_idempotencykey", "view_content"))
     assert shows(viewer, page_of(found)) is False
@@ -70,7 +70,7 @@ def shows(client: Client, address: str) -> bool:
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_the_inspect_command_prints_the_fingerprint_with_the_content(form: list[str]) -> None:
     found = people.record(Status.COMPLETED, response_headers='[["X-Planted","planted-header"]]')
-    IdempotencyKey.objects.update(fingerprint="v1::planted-fingerprint:")
+    IdempotencyKey.objects.update(fingerprint="v2::planted-fingerprint:")
     plain, whole = StringIO(), StringIO()
     call_command("idempotency_inspect", str(found), *form, stdout=plain)
     call_command("idempotency_inspect", str(found), "--body", *form, stdout=whole)

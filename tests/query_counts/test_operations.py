@@ -5,6 +5,7 @@
 | a phase          | 1          | its own     |
 | an effect        | 2          | none        |
 | a step gone by   | 0          | none        |
+| a worker's start | 2          | none        |
 
 MariaDB adds a savepoint and its release to each phase, which prove that its transaction is the one that commits.
 """
@@ -23,11 +24,13 @@ from django.db import transaction
 from django_idempotency.core.progress import Progress
 from django_idempotency.flow import steps
 from django_idempotency.flow.attempt import Attempt
-from django_idempotency.operations import Op
+from django_idempotency.operations import Op, enqueue, perform
 from django_idempotency.store import operations
 from testproject.payments.operations import book_ride, charge_ride, create_ride, queue_receipt, write_event
 from tests.kit.calls import a_call, claimed
 from tests.kit.counting import Counts, counted
+from tests.kit.exports import export
+from tests.kit.operations import begin_anew
 
 if TYPE_CHECKING:
     from pytest_django.fixtures import Settings
@@ -99,3 +102,12 @@ def test_a_whole_ride_and_the_same_gone_by_again(attempt: Attempt, vendor: str) 
 
     again = counted(lambda: steps.run_steps(attempt, create_ride, arguments))
     assert again.numbers() == (2, 0, 0, 0), str(again)
+
+
+def test_a_worker_picks_work_up_with_one_read_and_one_write(settings: Settings) -> None:
+    begin_anew(settings)
+    waiting = enqueue("reports", "a key", export, title="may")
+    found = counted(lambda: perform(waiting))
+    before_the_first_step = found.texts[: found.texts.index(next(text for text in found.texts if "BEGIN" in text))]
+    assert [text.split()[0] for text in before_the_first_step] == ["SELECT", "UPDATE"], str(found)
+    assert sum(text.startswith("SELECT") for text in found.texts) == 1, str(found)

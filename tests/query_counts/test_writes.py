@@ -102,6 +102,12 @@ def test_the_log_would_show_a_write() -> None:
     assert least(LOG_POSITION, new("atomic"), 1) > 100
 
 
+@pytest.mark.parametrize(("mode", "most"), [("leased", 1290), ("atomic", 750)])
+def test_the_log_of_a_new_key(mode: str, most: int) -> None:
+    own = least(LOG_POSITION, bare, 1)
+    assert least(LOG_POSITION, new(mode), own + most) - own <= most
+
+
 @pytest.mark.parametrize("case", ANSWERS)
 def test_an_answer_leaves_no_dead_row(case: str) -> None:
     work = answering(case)

@@ -74,6 +74,14 @@ def test_an_answer_comes_back_byte_for_byte(reply: Reply) -> None:
 
 
 @pytest.mark.django_db
+def test_the_first_schema_version_takes_no_room() -> None:
+    for reply in (Reply(200, (), b""), Reply(200, (), b"", 2)):
+        assert claims.insert_finished(a_call(key=f"{reply.schema_version}"), uuid4(), reply, ON, namespace=NAMESPACE)
+    stored = IdempotencyKey.objects.order_by("key").values_list("response_schema_version", flat=True)
+    assert list(stored) == [None, 2]
+
+
+@pytest.mark.django_db
 @pytest.mark.parametrize("headers", ["", "no JSON", '{"a": 1}'])
 def test_an_answer_that_cannot_be_read_is_withheld(headers: str) -> None:
     record = put(Status.COMPLETED, response_headers=headers)

@@ -17,7 +17,7 @@ from django_idempotency import Status, store
 from django_idempotency.core.states import LostLease
 from django_idempotency.core.transitions import TRANSITIONS, Edge
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
-from django_idempotency.store import claims, jobs, records
+from django_idempotency.store import attempts, claims, jobs, records
 from django_idempotency.store.dialects import DIALECTS, Statement, adapt
 from docs.states import ABSENT, BOXES, DELETED, ROUTES
 from tests.kit.rows import FUTURE, NAMESPACE, PAST, SCOPE, Row, a_call, a_row, put
@@ -309,6 +309,21 @@ def test_bodies_are_compressed_with_lz4_where_postgresql_has_it() -> None:
             [TABLE],
         )
         assert cursor.fetchone()[0] == ("l" if offered else "")
+
+
+NARROW = {"audit_seconds", "tainted", "deferred"}  # at most four bytes each
+
+
+@pytest.mark.django_db
+def test_the_columns_that_the_end_of_an_attempt_changes_stand_together() -> None:
+    """PostgreSQL logs of an update what lies between the first and the last change."""
+    assignments = attempts.COMPLETE.text("postgresql").partition(" WHERE ")[0].partition(" SET ")[2]
+    changed = set(re.findall(r"(\w+) = ", assignments)) - {"last_error_code"}  # empty unless a retry completes
+    with connection.cursor() as cursor:
+        columns = [each.name for each in connection.introspection.get_table_description(cursor, TABLE)]
+    assert columns == [field.column for field in IdempotencyKey._meta.concrete_fields]
+    places = [columns.index(name) for name in changed]
+    assert set(columns[min(places) : max(places) + 1]) - changed == NARROW
 
 
 @pytest.mark.django_db

@@ -71,7 +71,7 @@ def _answered(row: Row, facts: Facts) -> Row:
 
 
 def _finished(row: Row, facts: Facts) -> Row:
-    inserted = _inserted(row, facts)
+    inserted = _inserted(row, facts) | {"last_run_at": None, "grace_until": None}
     return {**inserted, **_answered(inserted, facts)}
 
 
