@@ -13,7 +13,15 @@ class IdempotencyConfig(AppConfig):
 
     def ready(self) -> None:
         # These register themselves.
-        from django_idempotency.checks import deferred, endpoints, middleware, operations, project, tenants  # noqa: F401
+        from django_idempotency.checks import (  # noqa: F401
+            cache,
+            deferred,
+            endpoints,
+            middleware,
+            operations,
+            project,
+            tenants,
+        )
         from django_idempotency.monitoring import outcomes
 
         outcomes.install()

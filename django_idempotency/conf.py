@@ -17,6 +17,7 @@ from django.utils.module_loading import import_string
 
 from django_idempotency.core.conversion import (
     to_boolean,
+    to_cache_alias,
     to_count,
     to_duration,
     to_namespace,
@@ -116,6 +117,7 @@ class Settings:
     PICK_UP = Setting[timedelta](to_duration, timedelta(minutes=1))
     # Tells a worker of a record. Left out: the Celery task, if the project uses Celery. None: workers look for work.
     ENQUEUE = Setting[Callable[[str], object] | None](_function, None)
+    CACHE_ALIAS = Setting[str | None](to_cache_alias, None)  # in front of completed records
     SERVER_THREADS = Setting[int | None](to_positive_count, None)  # how many requests one process serves at a time
 
     def is_given(self, name: str) -> bool:
@@ -167,6 +169,11 @@ def upload_limit() -> int | None:
 def default_namespace() -> str:
     """Return what separates this installation from others. A digest, so that it can be written into the settings."""
     return hmac.digest(force_bytes(settings.SECRET_KEY), b"django_idempotency.namespace", "sha256").hex()
+
+
+def cache_secret() -> bytes:
+    """Return the secret of the replay cache's entries."""
+    return hmac.digest(force_bytes(settings.SECRET_KEY), b"django_idempotency.cache", "sha256")
 
 
 def debug() -> bool:
