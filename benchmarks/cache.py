@@ -1,7 +1,8 @@
 """When a cache in front of completed responses pays: python -m benchmarks.cache [--rounds N]
 
-Needs PostgreSQL in DATABASE_URL and Redis in CACHE_URL. Two gunicorns serve the same view on the same database, one of
-them with the cache. Clients ask them in short rounds that alternate, with the database beside the servers and 2 ms away.
+Needs PostgreSQL in DATABASE_URL and Redis in CACHE_URL, on this machine. Two gunicorns serve the same view on the same
+database, one of them with the cache. Clients ask them in short rounds that alternate, with the database beside the
+servers and 2 ms away.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from testproject.servers import Server, free_port, prepare_database, start
 
 CLIENTS: Final = (1, 8, 32)
 SECONDS: Final = 2.0  # of one measurement, about
-SERVERS: Final = {"table": "benchmarks.serving", "cache": "benchmarks.cached"}
+SERVERS: Final = ("table", "cache")
 KINDS: Final = ("replay", "new key")
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 
@@ -40,7 +41,6 @@ class Figures:
     """What one server did with one kind of request, round by round."""
 
     rates: list[float] = field(default_factory=list)  # requests per second
-    transactions: list[float] = field(default_factory=list)  # per request
     database: list[float] = field(default_factory=list)  # microseconds of processor time per request
     workers: list[float] = field(default_factory=list)
 
@@ -57,7 +57,10 @@ def main() -> int:
     for name, milliseconds in (("local", 0.0), ("2 ms away", 2.0)):
         with ExitStack() as stack:
             seen = stack.enter_context(at_a_distance(url, milliseconds)) if milliseconds else url
-            servers = {kind: stack.enter_context(served(module, seen, cache_url)) for kind, module in SERVERS.items()}
+            servers = {
+                "table": stack.enter_context(served(seen, "")),
+                "cache": stack.enter_context(served(seen, cache_url)),
+            }
             report(name, measure(servers, url, rounds))
     return 0
 
@@ -75,19 +78,20 @@ def at_a_distance(url: str, milliseconds: float) -> Iterator[str]:
 
 
 @contextmanager
-def served(module: str, url: str, cache_url: str) -> Iterator[Server]:
+def served(url: str, cache_url: str) -> Iterator[Server]:
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
         server = start(
             "gunicorn",
             port,
-            *("gunicorn", f"{module}:application", "--bind", f"127.0.0.1:{port}", "--no-control-socket"),
+            *("gunicorn", "benchmarks.cached:application", "--bind", f"127.0.0.1:{port}", "--no-control-socket"),
             *("--worker-class", "gthread", "--workers", "2", "--threads", "16", "--keep-alive", "60"),
             folder=Path(folder),
             environment={
                 "DATABASE_URL": url,
                 "CACHE_URL": cache_url,
                 "DJANGO_SETTINGS_MODULE": "testproject.settings",
+                "DATABASE_CONN_MAX_AGE": "3600",
             },
         )
         try:
@@ -118,20 +122,12 @@ def measure(servers: dict[str, Server], url: str, rounds: int) -> dict[tuple[int
     return found
 
 
-def load(connection: psycopg.Connection[Any], server: Server) -> tuple[float, float, float]:
-    """Transactions that the database has ended, and the processor time of its sessions and of the server, until now.
-
-    A session hands its counts over within a second, so the caller's own waits for that first.
-    """
-    time.sleep(1.2)
-    ended = connection.execute(
-        "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = CURRENT_DATABASE()"
-    ).fetchone()
+def load(connection: psycopg.Connection[Any], server: Server) -> tuple[float, float]:
+    """Return the processor time of the database's sessions and of the server, until now."""
     sessions = connection.execute(
         "SELECT pid FROM pg_stat_activity WHERE datname = CURRENT_DATABASE() AND pid <> PG_BACKEND_PID()"
     ).fetchall()
-    assert ended is not None  # noqa: S101 - for the type checker
-    return float(ended[0]), processor_time([pid for (pid,) in sessions]), processor_time(family(server.process.pid))
+    return processor_time([pid for (pid,) in sessions]), processor_time(family(server.process.pid))
 
 
 def family(parent: int) -> list[int]:
@@ -148,28 +144,20 @@ def processor_time(processes: list[int]) -> float:
     return total / TICKS
 
 
-def note(
-    figures: Figures, rate: float, before: tuple[float, float, float], after: tuple[float, float, float], requests: int
-) -> None:
-    transactions, database, workers = (late - early for early, late in zip(before, after, strict=True))
+def note(figures: Figures, rate: float, before: tuple[float, float], after: tuple[float, float], requests: int) -> None:
+    database, workers = (late - early for early, late in zip(before, after, strict=True))
     figures.rates.append(rate)
-    figures.transactions.append(transactions / requests)
     figures.database.append(database / requests * 1e6)
     figures.workers.append(workers / requests * 1e6)
 
 
 def report(name: str, found: dict[tuple[int, str, str], Figures]) -> None:
-    print(f"\nDatabase {name}")
-    print(
-        f"{'clients':>7} {'':8} {'':6}{'requests/s':>11}{'ratio':>7}{'transactions':>14}{'database µs':>13}{'worker µs':>11}"
-    )
+    print(f"\nDatabase {name}. Processor time in microseconds per request")
+    print(f"{'clients':>7} {'request':8} {'from':6}{'requests/s':>11}{'ratio':>7}{'database':>10}{'worker':>8}")
     for (clients, kind, server), figures in found.items():
-        rate = statistics.median(figures.rates)
+        rate, database, workers = map(statistics.median, (figures.rates, figures.database, figures.workers))
         ratio = rate / statistics.median(found[clients, kind, "table"].rates)
-        print(
-            f"{clients:7} {kind:8} {server:6}{rate:11,.0f}{ratio:7.2f}{statistics.median(figures.transactions):14.2f}"
-            f"{statistics.median(figures.database):13,.0f}{statistics.median(figures.workers):11,.0f}"
-        )
+        print(f"{clients:7} {kind:8} {server:6}{rate:11,.0f}{ratio:7.2f}{database:10,.0f}{workers:8,.0f}", flush=True)
 
 
 if __name__ == "__main__":
