@@ -102,7 +102,7 @@ class Exchange(OwnResponses):
     # From the request to the stored response
 
     def call(self) -> Call | HttpResponseBase:
-        """Return the call that this request makes, or the response: an error, or that of a view without protection."""
+        """Return the call that this request makes, or the response: an error, a replay or that of a bare view."""
         lines = key_lines(self.request, self.policy)
         if runs_unprotected(self.request, self.policy, lines):
             attach(self.request, NONE)

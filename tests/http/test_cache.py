@@ -36,7 +36,7 @@ from tests.kit.caches import ALIAS, CHAOS, QUICK, Chaos, Redis, Trouble, entries
 from tests.kit.calls import a_call, heard
 from tests.kit.counting import counted
 from tests.kit.databases import another_alias, nobody_answers
-from tests.kit.http import KEY, Person, Ran, same_answer
+from tests.kit.http import KEY, Person, Ran, atomic_requests, same_answer
 
 pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db(transaction=True)]
 
@@ -157,6 +157,15 @@ def test_a_replay_comes_from_the_cache_to_the_byte_and_asks_no_database(person: 
     assert same_answer(first, from_cache)
     assert from_table.headers == from_cache.headers
     assert Ran.count == 1
+
+
+@pytest.mark.parametrize("route", ["leased", "atomic", "rest"])
+@pytest.mark.usefixtures("memory")
+def test_a_replay_comes_from_the_cache_with_atomic_requests_too(person: Person, route: str) -> None:
+    with atomic_requests(), heard(signals.cache_hit) as hits:
+        first, *others = [person.post(f"/{route}") for _ in range(3)]
+    assert all(same_answer(first, other) for other in others)
+    assert len(hits) == 1
 
 
 @pytest.mark.usefixtures("memory")
