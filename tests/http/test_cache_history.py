@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -25,12 +27,11 @@ from django_idempotency.maintenance import reap
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.reconciliation import Landed, NotLanded
 from django_idempotency.testing import grace_over, retention_over
-from tests.kit.caches import ALIAS, CHAOS, Chaos, Trouble, poison
+from tests.kit.caches import ALIAS, CHAOS, QUICK, Memory, Server, has_redis, poison, running_redis
 from tests.kit.calls import heard
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
-STEPS = 10_000
 KEYS, USERS, PAYLOADS = 10, ("alice", "bob"), (1, 2)
 MODES = ("leased", "atomic")
 WORLDS = ("cached", "uncached")
@@ -86,8 +87,9 @@ class World:
 class History:
     """Everything that happens, to both worlds alike; and what happens to the cache, which only one of them has."""
 
-    def __init__(self, seed: int, settings: Any) -> None:
-        self.chance = random.Random(seed)
+    def __init__(self, cache: Memory | Server, settings: Any) -> None:
+        self.chance = random.Random(20261119)
+        self.cache = cache
         self.settings = settings
         self.worlds = [World(name) for name in WORLDS]
         self.keys = [self.chance.randbytes(11).hex() for _ in range(KEYS)]
@@ -128,7 +130,7 @@ class History:
             row = world.record(*place)
             if row is not None:
                 change(row)
-        if Chaos.trouble is not Trouble.NONE or not self.settings.IDEMPOTENCY:
+        if not self.cache.is_well() or not self.settings.IDEMPOTENCY:
             self.flush()
 
     def expire(self, row: IdempotencyKey) -> None:
@@ -146,47 +148,64 @@ class History:
             resolve.resolve(row.id, NotLanded(), by="ops", reason="a test", operator=True)
 
     def trouble(self) -> None:
-        Chaos.trouble = self.chance.choice([Trouble.AWAY, Trouble.FULL, Trouble.DEAF])
+        self.cache.disturb(self.chance)
 
     def switch_off(self) -> None:
         self.settings.IDEMPOTENCY = {}
 
     def switch_on(self) -> None:
-        Chaos.trouble = Trouble.NONE
+        self.cache.recover()
         self.settings.IDEMPOTENCY = {"CACHE_ALIAS": ALIAS}
 
     def flush(self) -> None:
-        caches[ALIAS].clear()
+        self.cache.flush()
 
     def poison(self) -> None:
-        if Chaos.trouble is Trouble.NONE:
-            poison(self.chance)
+        if self.cache.is_well():
+            poison(self.cache.names(), self.chance)
 
     def reap(self) -> None:
         reap()
 
+    def play(self, steps: int) -> list[int]:
+        """Return how many requests the cache answered, knew nothing for, had a wrong entry for, and failed at."""
+        kinds = (signals.cache_hit, signals.cache_missed, signals.cache_rejected, signals.cache_failed)
+        with ExitStack() as stack:
+            heard_of = [stack.enter_context(heard(signal)) for signal in kinds]
+            for _ in range(steps):
+                self.step()
+        return [len(each) for each in heard_of]
 
-@pytest.fixture
-def history(settings: Any) -> Iterator[History]:
-    options = {"MAX_ENTRIES": 6, "CULL_FREQUENCY": 3}  # it is full most of the time
-    replays = {"BACKEND": CHAOS, "LOCATION": uuid4().hex, "OPTIONS": options}
-    settings.CACHES = {"default": settings.CACHES["default"], ALIAS: replays}
+
+def use(settings: Any, backend: str, **configuration: Any) -> None:
+    settings.CACHES = {"default": settings.CACHES["default"], ALIAS: {"BACKEND": backend, **configuration}}
     settings.IDEMPOTENCY = {"CACHE_ALIAS": ALIAS}
-    yield History(20261119, settings)
-    Chaos.trouble = Trouble.NONE
-    caches[ALIAS].clear()
 
 
-def test_10_000_steps_with_a_cache_and_without_one(history: History) -> None:
-    with (
-        heard(signals.cache_hit) as hits,
-        heard(signals.cache_missed) as misses,
-        heard(signals.cache_rejected) as rejections,
-        heard(signals.cache_failed) as failures,
-    ):
-        for _ in range(STEPS):
-            history.step()
-    assert min(len(hits), len(misses), len(failures)) > 500, (len(hits), len(misses), len(failures))
-    assert len(rejections) > 50
+def test_10_000_steps_with_a_cache_and_without_one(settings: Any) -> None:
+    options = {"MAX_ENTRIES": 6, "CULL_FREQUENCY": 3}  # it is full most of the time
+    use(settings, CHAOS, LOCATION=uuid4().hex, OPTIONS=options)
+    history = History(Memory(), settings)
+    try:
+        hits, misses, rejections, failures = history.play(10_000)
+    finally:
+        history.cache.recover()
+        history.cache.flush()
+    assert min(hits, misses, failures) > 500, (hits, misses, failures)
+    assert rejections > 50
     assert min(history.answers[status] for status in ("201", "404", "409", "422", "503")) > 20, history.answers
     assert min(history.happened.values()) > 20, history.happened
+
+
+@pytest.mark.processes
+def test_1_000_steps_with_redis_and_without_it(settings: Any, tmp_path: Path) -> None:
+    if not has_redis():
+        pytest.skip("there is no redis-server on this machine")
+    with running_redis(tmp_path) as redis:
+        use(settings, "django.core.cache.backends.redis.RedisCache", LOCATION=redis.url, OPTIONS=QUICK)
+        history = History(Server(redis), settings)
+        hits, misses, rejections, failures = history.play(1_000)
+        caches[ALIAS]._cache._pools[0].disconnect()  # type: ignore[attr-defined]
+    assert min(hits, misses, failures) > 50, (hits, misses, failures)
+    assert rejections > 0
+    assert min(history.happened.values()) > 0, history.happened

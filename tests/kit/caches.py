@@ -137,15 +137,65 @@ def entries() -> dict[str, Any]:
     return {name: cache.get(name) for name in names}
 
 
-def poison(chance: random.Random) -> None:
+class Memory:
+    """A cache in memory, for histories."""
+
+    def is_well(self) -> bool:
+        return Chaos.trouble is Trouble.NONE
+
+    def disturb(self, chance: random.Random) -> None:
+        Chaos.trouble = chance.choice([Trouble.AWAY, Trouble.FULL, Trouble.DEAF])
+
+    def recover(self) -> None:
+        Chaos.trouble = Trouble.NONE
+
+    def flush(self) -> None:
+        caches[ALIAS].clear()
+
+    def names(self) -> list[str]:
+        return [*entries()]
+
+
+class Server:
+    """A Redis, for histories. Stopped, it loses everything."""
+
+    def __init__(self, redis: Redis) -> None:
+        self.redis = redis
+        self.trouble = Trouble.NONE
+
+    def is_well(self) -> bool:
+        return self.trouble is Trouble.NONE
+
+    def disturb(self, chance: random.Random) -> None:
+        self.recover()
+        self.trouble = chance.choice([Trouble.AWAY, Trouble.FULL])
+        if self.trouble is Trouble.AWAY:
+            self.redis.stop()
+        else:
+            self.redis.fill_up()
+
+    def recover(self) -> None:
+        if self.trouble is Trouble.AWAY:
+            self.redis.start()
+        elif self.trouble is Trouble.FULL:
+            self.redis.command("CONFIG", "SET", "maxmemory", "0")
+        self.trouble = Trouble.NONE
+
+    def flush(self) -> None:
+        if self.trouble is not Trouble.AWAY:
+            self.redis.command("FLUSHALL")
+
+    def names(self) -> list[str]:
+        return sorted(name.decode().split(":", 2)[2] for name in self.redis.command("KEYS", "*"))
+
+
+def poison(names: list[str], chance: random.Random) -> None:
     """Whatever the cache holds stands under the name of something else, is cut off, or is something else."""
-    found = entries()
-    values = [*found.values()]
-    for name in found:
+    values = [caches[ALIAS].get(name) for name in names]
+    for name in names:
         value = chance.choice(values)
         if isinstance(value, bytes) and chance.random() < 0.5:
             at = chance.randrange(len(value) + 1)
-            value = chance.choice(
-                [value[:at], value[:at] + b"x" + value[at + 1 :], value.decode("latin-1"), 7, [value]]
-            )
+            changed = value[:at] + b"x" + value[at + 1 :]
+            value = chance.choice([value[:at], changed, value.decode("latin-1"), 7, [value]])
         caches[ALIAS].set(name, value, None)
