@@ -18,6 +18,7 @@ from django.utils.module_loading import import_string
 
 from django_idempotency.core.conversion import (
     to_boolean,
+    to_cache_alias,
     to_count,
     to_duration,
     to_namespace,
@@ -121,6 +122,7 @@ class Settings:
     ENQUEUE = Setting[Callable[[str], object] | None](_function, None)
     PREPARED_STATEMENTS = Setting[bool](to_boolean, False)  # prepare the statements of most requests, on PostgreSQL
     MAX_DISCONNECTED = Setting[int](to_count, 100)  # how many async views one process finishes without their clients
+    CACHE_ALIAS = Setting[str | None](to_cache_alias, None)  # in front of completed records
     SERVER_THREADS = Setting[int | None](to_positive_count, None)  # how many requests one process serves at a time
 
     def is_given(self, name: str) -> bool:
@@ -177,6 +179,11 @@ def default_namespace() -> str:
 @lru_cache(maxsize=1)
 def _digest_secret(secret: str | bytes) -> str:
     return hmac.digest(force_bytes(secret), b"django_idempotency.namespace", "sha256").hex()
+
+
+def cache_secret() -> bytes:
+    """Return the secret of the replay cache's entries."""
+    return hmac.digest(force_bytes(settings.SECRET_KEY), b"django_idempotency.cache", "sha256")
 
 
 def debug() -> bool:

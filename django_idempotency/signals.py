@@ -10,6 +10,10 @@ from typing import Any, Final
 from django.dispatch import Signal
 
 __all__ = [
+    "cache_failed",
+    "cache_hit",
+    "cache_missed",
+    "cache_rejected",
     "completed",
     "dead_lettered",
     "doubted",
@@ -57,6 +61,10 @@ unattended: Final = Signal()  # record, reason: this process cannot settle an un
 dead_lettered: Final = Signal()  # record: the reconciler gave up; an operator has to settle the record
 pruned: Final = Signal()  # count: stored responses past their retention were deleted
 store_failed: Final = Signal()  # error: the store did not respond within its time limit
+cache_hit: Final = Signal()  # call: the cache held the stored response
+cache_missed: Final = Signal()  # call: it did not, and the table was asked
+cache_rejected: Final = Signal()  # call: it held an entry that this installation did not write
+cache_failed: Final = Signal()  # error: the cache raised an error, which was ignored
 
 
 def announce(signal: Signal, **payload: Any) -> None:

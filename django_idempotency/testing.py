@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Final
 
 from django_idempotency.fields import StatementNow
+from django_idempotency.flow.cache import forget
 from django_idempotency.models import IdempotencyKey
 
 __all__ = [
@@ -27,6 +28,7 @@ def grace_over(record: IdempotencyKey) -> None:
 
 def retention_over(record: IdempotencyKey) -> None:
     """End the retention: the reaper may delete the record, and a request with the key runs as new."""
+    forget(record.ref)
     _move(record, "expires_at")
 
 

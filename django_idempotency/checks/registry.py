@@ -11,6 +11,7 @@ CHECKS: Final = {
     "project.check_database": Tags.models,
     "project.check_pointers": Tags.models,
     "tenants.check_tenants": Tags.security,
+    "cache.check_cache": Tags.caches,
     "endpoints.check_endpoints": Tags.urls,
     "middleware.check_middleware": Tags.urls,
     "operations.check_operations": Tags.urls,

@@ -25,6 +25,7 @@ OF_NO_OPERATION: Final = {
     signals.unattended,
     signals.pruned,
     signals.store_failed,
+    signals.cache_failed,
 }
 
 

@@ -77,3 +77,10 @@ def to_namespace(value: Any) -> str | Callable[[], str] | None:
     if callable(value):
         return require_plain_function(value)
     return None if value is None else require_namespace(value)
+
+
+def to_cache_alias(value: Any) -> str | None:
+    """Return the alias of a cache, or None."""
+    if value is not None and (not isinstance(value, str) or not value):
+        raise TypeError(f"must be an alias in CACHES, or None; it is {value!r}.")
+    return value

@@ -131,6 +131,7 @@ class Policy:
     guessable_anonymous: bool = False  # let them use keys that another caller could guess
     wait: timedelta = timedelta(0)  # how long a duplicate waits for the response before it is rejected
     authorize: Callable[[Any, Any], bool] | str | None = None  # may reject a replay
+    cache: bool = True  # replays may come from the cache that the setting CACHE_ALIAS names
     upgrade: Callable[[Any], Any] | None = None  # turns a stored response of another schema version into today's
 
     def __post_init__(self) -> None:
@@ -249,5 +250,6 @@ _TYPES: Final[Mapping[str, ArgumentType]] = {
     "guessable_anonymous": FLAG,
     "wait": TIMEDELTA,
     "authorize": optional(AUTHORIZATION),
+    "cache": FLAG,
     "upgrade": optional(FUNCTION),
 }

@@ -17,6 +17,7 @@ from django_idempotency.core.audit import Kind
 from django_idempotency.core.calls import make_record_id
 from django_idempotency.core.refs import Ref, parse_namespace, parse_record_id
 from django_idempotency.core.states import Status
+from django_idempotency.flow.cache import forget
 from django_idempotency.flow.messages import pick_up_seconds, send_on_commit
 from django_idempotency.flow.reconcile import reconcile_one
 from django_idempotency.flow.settle import (
@@ -120,7 +121,12 @@ def requeue(reference: Reference, *, by: str, reason: str, using: str | None = N
 
 def expire(reference: Reference, *, by: str, reason: str, using: str | None = None) -> Outcome:
     """Stop replaying the stored response (T18): the next request with the key runs as new."""
-    return _change(reference, jobs.expire_now, Kind.EXPIRED, Outcome.EXPIRED, by, reason, using)
+    return _change(reference, _expire_now, Kind.EXPIRED, Outcome.EXPIRED, by, reason, using)
+
+
+def _expire_now(ref: Ref) -> bool:
+    forget(ref)
+    return jobs.expire_now(ref)
 
 
 def _change(

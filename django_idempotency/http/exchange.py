@@ -15,7 +15,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase, StreamingHttpResponse
 
-from django_idempotency.conf import Arguments
+from django_idempotency.conf import Arguments, conf
 from django_idempotency.core.calls import Call
 from django_idempotency.core.policy import OnError, Policy, Streaming
 from django_idempotency.core.replies import Reply, capture, unfold
@@ -28,6 +28,8 @@ from django_idempotency.exceptions import (
     StoreUnavailable,
     UnstorableResponse,
 )
+from django_idempotency.flow.cache import CachedReplay
+from django_idempotency.flow.claim import tell
 from django_idempotency.flow.finish import proves_nothing_happened
 from django_idempotency.http.atomic_requests import check_for_rollback, open_atomic_requests
 from django_idempotency.http.context import NONE, attach, is_protected
@@ -41,6 +43,7 @@ from django_idempotency.http.requests import (
     rewind,
     runs_unprotected,
 )
+from django_idempotency.store.limits import in_transaction
 from django_idempotency.store.records import alias
 
 Handler = Callable[[], Any]
@@ -107,7 +110,7 @@ class Exchange(OwnResponses):
     # From the request to the stored response
 
     def call(self) -> Call | HttpResponseBase:
-        """Return the call that this request makes, or the response: an error, or that of a view without protection."""
+        """Return the call that this request makes, or the response: an error, a replay or that of a bare view."""
         lines = key_lines(self.request, self.policy)
         if runs_unprotected(self.request, self.policy, lines):
             attach(self.request, NONE)
@@ -117,11 +120,23 @@ class Exchange(OwnResponses):
             return self.missing_key_response()
         try:
             principal = principal_of(self.request, self.policy)
-            return call_from(self.request, lines, self.policy, principal, self.parsed_form())
+            call = call_from(self.request, lines, self.policy, principal, self.parsed_form())
         except InvalidKey as error:
             return self.invalid_key_response(error)
         except NoPrincipal as error:
             return self.no_principal_response(error)
+        return self.cached_response(call) or call
+
+    def cached_response(self, call: Call) -> HttpResponseBase | None:
+        """Return the replay that the cache holds; None if the table has to be asked. Off unless CACHE_ALIAS is set."""
+        if not self.policy.cache or conf.CACHE_ALIAS is None or in_transaction(self.using):
+            return None
+        self.cached = CachedReplay(call, self.using)
+        replay = self.cached.read()
+        if replay is None:
+            return None
+        tell(replay, call, self.using)
+        return self.answer(replay, call)
 
     def transactions(self) -> AbstractContextManager[object]:
         """Open the transactions that ATOMIC_REQUESTS gives the view, besides that of the record's database."""

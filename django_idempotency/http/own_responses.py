@@ -15,6 +15,7 @@ from django_idempotency.core.policy import Policy
 from django_idempotency.core.validation import is_true
 from django_idempotency.exceptions import InvalidKey, NoPrincipal, NotExecuted, StoreUnavailable
 from django_idempotency.flow.attempt import Attempt
+from django_idempotency.flow.cache import CachedReplay
 from django_idempotency.flow.claim import peek
 from django_idempotency.http.requests import header
 from django_idempotency.http.responses import (
@@ -46,6 +47,7 @@ class OwnResponses:
     request: HttpRequest
     policy: Policy
     using: str
+    cached: CachedReplay | None = None  # None: replays of this request come from the table alone
 
     def problem_response(self, details: ProblemDetails) -> HttpResponseBase:
         """Return an error response of the layer's own."""
@@ -76,6 +78,8 @@ class OwnResponses:
         if not isinstance(answer, Replay):
             return self.problem_response(problem_for(answer, call))
         self.require_authorization(answer)
+        if self.cached is not None:
+            self.cached.fill(answer.record)
         response = replay_response(apply_upgrade(answer.reply, self.policy), self.policy.profile)
         if self.policy.scope is not None:  # else Django notes that the session was read, and DRF its authentication
             patch_vary_headers(response, ("Authorization", "Cookie"))

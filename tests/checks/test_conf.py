@@ -67,6 +67,7 @@ ENTRIES = {
     "COUNT_RETENTION": Entry(timedelta(days=30), None, None, ("5", True, -1), None),
     "EVENT_RETENTION": Entry(timedelta(days=90), 60, 60 * SECONDS, ("5", True, -1), None),
     "SCOPE": Entry(None, len, len, ("none.such", "Session", "tests.checks.test_conf.NO_PROFILE", 5), "scope"),
+    "CACHE_ALIAS": Entry(None, "replays", "replays", ("", 5, True), None),
     "TENANT": Entry(None, len, len, ("none.such", "tests.checks.test_conf.NO_PROFILE", 5), "tenant"),
     "NAMESPACE": Entry(None, "acme", "acme", ("", "x" * 256, "two\nlines", 5, b"acme", coroutine, Called(), len), None),
     "PICK_UP": Entry(60 * SECONDS, 5, 5 * SECONDS, DURATIONS, None),
