@@ -41,6 +41,7 @@ class Code(StrEnum):
     LEASE_SHORT = "lease-short"
     POOLER = "pooler-unsafe"
     CLOCKS_APART = "clocks-apart"
+    PROMISE = "promise-broken"
 
 
 # The health view returns 503 for these. The others can wait until morning.
@@ -202,6 +203,7 @@ SENTENCES: Final[Mapping[Code, str | Promise]] = {
         "The clocks of this machine and of the database differ by %(difference)s. Leases do not depend on it; "
         "message expiry, signatures and logs do: synchronize the clocks."
     ),
+    Code.PROMISE: _("%(promise)s does not hold: %(reason)s"),
 }
 _FORMATS: Final = {
     "age": format_interval,
