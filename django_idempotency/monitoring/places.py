@@ -20,19 +20,19 @@ from django_idempotency.store import claims, limits, records
 from django_idempotency.store.dialects import dialect_of
 from django_idempotency.store.limits import name_error
 
-P = ParamSpec("P")
+Given = ParamSpec("Given")
 T = TypeVar("T")
 
 NAMESPACE: Final = "doctor"  # of the records that a proof makes
 
-SECONDS: Final = 10.0  # that one statement or transaction of a proof may take
+STATEMENT_SECONDS: Final = 10.0  # that one statement or transaction of a proof may take
 
 
 class Broken(Exception):
     """What does not hold, and where it was seen."""
 
 
-Outcome: TypeAlias = tuple[UUID, Record | Broken | None]  # of a claim: its token, and what it was told
+Told: TypeAlias = tuple[UUID, Record | Broken | None]  # of a claim: its token, and what it was told
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,10 @@ class Place:
             connections[self.alias].close()
             del connections[self.alias]
 
-    def do(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def do(self, call: Callable[Given, T], *args: Given.args, **kwargs: Given.kwargs) -> T:
         """Make the call, within a limit; an error of the database says where it occurred."""
         try:
-            with limits.limited(self.alias, SECONDS):
+            with limits.limited(self.alias, STATEMENT_SECONDS):
                 return call(*args, **kwargs)
         except StoreUnavailable as error:
             raise Broken(f"{self.host}: {name_error(error)}") from error
@@ -80,7 +80,7 @@ class Place:
     def transaction(self) -> Iterator[None]:
         """Commit at the end, within the same limit."""
         try:
-            with limits.limited(self.alias, SECONDS), transaction.atomic(using=self.alias):
+            with limits.limited(self.alias, STATEMENT_SECONDS), transaction.atomic(using=self.alias):
                 yield
         except StoreUnavailable as error:
             raise Broken(f"{self.host}: {name_error(error)}") from error
@@ -129,11 +129,11 @@ def connected(places: Sequence[Place]) -> Iterator[None]:
         yield
 
 
-def race(places: Sequence[Place], calls: Sequence[Call]) -> list[list[Outcome]]:
+def race(places: Sequence[Place], calls: Sequence[Call]) -> list[list[Told]]:
     """Claim each key over all connections at the same time. Return by key each token and what it was told."""
     barrier = Barrier(len(places))
 
-    def claim(place: Place, call: Call) -> Outcome:
+    def claim(place: Place, call: Call) -> Told:
         token = uuid4()
         barrier.wait(60)
         try:
@@ -141,7 +141,7 @@ def race(places: Sequence[Place], calls: Sequence[Call]) -> list[list[Outcome]]:
         except Broken as broken:
             return token, broken
 
-    def run(place: Place) -> list[Outcome]:
+    def run(place: Place) -> list[Told]:
         with place.connected():
             return [claim(place, call) for call in calls]
 

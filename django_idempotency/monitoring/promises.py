@@ -18,14 +18,14 @@ from django_idempotency.core.policy import LostLease, Policy
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
 from django_idempotency.models import IdempotencyKey
-from django_idempotency.monitoring.findings import CLOCK_SECONDS
 from django_idempotency.monitoring.places import NAMESPACE, Broken, Place, race
+from django_idempotency.monitoring.rules import CLOCK_SECONDS
 from django_idempotency.store import attempts, claims, deletion, events, jobs, operations, verdicts
 from django_idempotency.store.dialects import Statement
 from django_idempotency.store.limits import may_repeat
 from django_idempotency.store.records import reply_values
 
-ROUNDS: Final = 20  # of connections that claim one key at the same time
+RACES: Final = 20  # of connections that claim one key at the same time
 _LEASE: Final = timedelta(seconds=30)
 _SHORT: Final = timedelta(seconds=1)
 _KEY: Final = "idempotency_doctor"
@@ -45,7 +45,7 @@ class _Undo(Exception):
 
 def _one_winner(places: Sequence[Place]) -> None:
     """Of the connections that claim a key at the same time one wins, and the others are shown its record."""
-    calls = [_call("one_winner", number) for number in range(ROUNDS)]
+    calls = [_call("one_winner", number) for number in range(RACES)]
     for call, outcomes in zip(calls, race(places, calls), strict=True):
         winners = [token for token, outcome in outcomes if outcome is None]
         if len(winners) > 1:
@@ -249,4 +249,4 @@ def _wait_for_the_lease(place: Place, call: Call) -> None:
 
 def reserved_records() -> list[UUID]:
     """Return the ids of all records that a proof may write."""
-    return [make_record_id(_scope(promise, number), _KEY) for promise in PROMISES for number in range(ROUNDS)]
+    return [make_record_id(_scope(promise, number), _KEY) for promise in PROMISES for number in range(RACES)]

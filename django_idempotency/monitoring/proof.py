@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django_idempotency.fields import StatementNow
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.monitoring.findings import Code, Finding
-from django_idempotency.monitoring.places import SECONDS, Broken, Place, connected
+from django_idempotency.monitoring.places import STATEMENT_SECONDS, Broken, Place, connected
 from django_idempotency.monitoring.promises import PROMISES, reserved_records
 from django_idempotency.store.limits import limited
 
@@ -40,14 +40,14 @@ def prove(using: str, places: Sequence[Place], progress: Callable[[str], None]) 
 
 def _prepare(using: str) -> None:
     """Delete what a proof left that was killed."""
-    with limited(using, SECONDS):
+    with limited(using, STATEMENT_SECONDS):
         if _records(using).filter(locked_until__gt=StatementNow()).exists():
             raise Busy
     _delete_records(using)
 
 
 def _delete_records(using: str) -> None:
-    with limited(using, SECONDS):
+    with limited(using, STATEMENT_SECONDS):
         _records(using).delete()
         IdempotencyEvent.objects.using(using).filter(record_id__in=reserved_records()).delete()
 

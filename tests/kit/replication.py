@@ -67,9 +67,20 @@ class PostgreSQL:
 
     @contextmanager
     def running(self) -> Iterator[PostgreSQL]:
-        where = ["-D", str(self.folder), "-p", str(self.port), "-h", "127.0.0.1", "-k", str(self.folder.parent)]
-        command = [PROGRAMS / "postgres", *where, "-F"]
-        process = subprocess.Popen(command, user=_user(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        where = [
+            "-D",
+            str(self.folder),
+            "-c",
+            "wal_level=logical",
+            "-p",
+            str(self.port),
+            "-h",
+            "127.0.0.1",
+            "-k",
+            str(self.folder.parent),
+        ]
+        command = [str(PROGRAMS / "postgres"), *where, "-F"]
+        process = subprocess.Popen(command, user=user(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             wait_until(lambda: _is_up(self.port), within=20)
             yield self
@@ -82,7 +93,7 @@ class PostgreSQL:
 def primary_and_standby() -> Iterator[tuple[PostgreSQL, PostgreSQL]]:
     """The standby follows at once, and asynchronously, until a test says otherwise. It is called `standby`."""
     folder = Path(tempfile.mkdtemp(prefix="replication-"))
-    shutil.chown(folder, _user() or os.getuid())
+    shutil.chown(folder, user() or os.getuid())
     primary, standby = (PostgreSQL(folder / name, free_port()) for name in ("primary", "standby"))
     try:
         _run("initdb", "-D", primary.folder, "-U", "postgres", "-A", "trust", "--no-sync")
@@ -99,13 +110,13 @@ def primary_and_standby() -> Iterator[tuple[PostgreSQL, PostgreSQL]]:
         shutil.rmtree(folder)
 
 
-def _user() -> str | None:
+def user() -> str | None:
     """PostgreSQL refuses to run as root."""
     return pwd.getpwnam("nobody").pw_name if os.getuid() == 0 else None
 
 
 def _run(program: str, *arguments: object) -> None:
-    subprocess.run([PROGRAMS / program, *map(str, arguments)], check=True, capture_output=True, user=_user())
+    subprocess.run([PROGRAMS / program, *map(str, arguments)], check=True, capture_output=True, user=user())
 
 
 def _is_up(port: int) -> bool:

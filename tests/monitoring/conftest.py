@@ -31,5 +31,6 @@ def primary(request: pytest.FixtureRequest, vendor: str, transactional_db: None)
 
 
 @pytest.fixture
-def standby(primary: PostgreSQL, replicated: tuple[PostgreSQL, PostgreSQL]) -> PostgreSQL:
-    return replicated[1]
+def standby(primary: PostgreSQL, request: pytest.FixtureRequest) -> PostgreSQL:
+    both: tuple[PostgreSQL, PostgreSQL] = request.getfixturevalue("replicated")
+    return both[1]

@@ -93,27 +93,25 @@ LAYOUTS = {
 @pytest.fixture
 def lay_out(vendor: str, request: pytest.FixtureRequest) -> Iterator[Callable[[str], None]]:
     """Gives the default alias a table of another layout, beside the one that is there."""
-    if vendor == "postgresql":
-        options = {**connection.settings_dict["OPTIONS"], "options": "-c search_path=layout,public"}
-        changes: dict[str, Any] = {"OPTIONS": options}
-        begin, end = ["CREATE SCHEMA layout"], ["SET client_min_messages = error", "DROP SCHEMA layout CASCADE"]
-    elif vendor == "mysql":
-        here, name = connection.settings_dict["NAME"], f"{connection.settings_dict['NAME']}_layout"
-        tables = connection.introspection.table_names()
-        execute(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
-        changes = {"NAME": name}
-        begin = [f"CREATE TABLE {table} LIKE {here}.{table}" for table in tables]
-        end = [f"DROP DATABASE {name}"]
-    else:
-        pytest.skip("SQLite has one layout")
-    if request.node.callspec.params["name"] not in LAYOUTS[vendor]:
+    if request.node.callspec.params["name"] not in LAYOUTS.get(vendor, {}):
         pytest.skip("no layout of this database")
+    settings = connection.settings_dict
+    if vendor == "postgresql":
+        changes: dict[str, Any] = {"OPTIONS": {**settings["OPTIONS"], "options": "-c search_path=layout,public"}}
+        begin, copies = "CREATE SCHEMA layout", list[str]()
+        end = ["SET client_min_messages = error", "DROP SCHEMA IF EXISTS layout CASCADE"]
+    else:
+        name = f"{settings['NAME']}_layout"
+        changes = {"NAME": name}
+        begin = f"CREATE DATABASE {name} CHARACTER SET utf8mb4"
+        tables = connection.introspection.table_names()
+        copies = [f"CREATE TABLE {table} LIKE {settings['NAME']}.{table}" for table in tables]
+        end = [f"DROP DATABASE IF EXISTS {name}"]
+    execute(*end, begin)
     with default_database(**changes):
-        execute(*begin)
-        try:
-            yield lambda name: execute(*LAYOUTS[vendor][name])
-        finally:
-            execute(*end)
+        execute(*copies)
+        yield lambda name: execute(*LAYOUTS[vendor][name])
+        execute(*end)
 
 
 def execute(*statements: str) -> None:

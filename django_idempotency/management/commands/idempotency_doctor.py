@@ -19,6 +19,10 @@ class Command(StoreCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         add_database(parser)
         parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+        codes = [code.value for code in Code]
+        parser.add_argument(
+            "--ignore", action="append", default=[], choices=codes, metavar="CODE", help="accept findings of this code"
+        )
         parser.add_argument("--prove", action="store_true", help="try whether the database keeps what is promised")
         parser.add_argument("--host", action="append", default=[], help="prove over this HOST or HOST:PORT too")
         parser.add_argument("--dry-run", action="store_true", help="only say what --prove would try, and where")
@@ -40,12 +44,18 @@ class Command(StoreCommand):
             self._report(self._prove(using, places, options), "every promise holds", options)
 
     def _report(self, found: list[Finding], well: str, options: dict[str, Any]) -> None:
+        found = [each for each in found if each.code not in options["ignore"]]
+        advice = [each for each in found if each.is_advice]
+        problems = [each for each in found if not each.is_advice]
         if options["json"]:
-            self.stdout.write(json.dumps({"healthy": not found, "findings": [as_json(each) for each in found]}))
+            report = {"healthy": not problems, "findings": list(map(as_json, problems))}
+            self.stdout.write(json.dumps({**report, "advice": list(map(as_json, advice))}))
         else:
-            self.stdout.write("\n".join(map(describe_plainly, found)) or well)
-        if found:
-            raise CommandError(f"Problems found: {len(found)}.")
+            self.stdout.write("\n".join(map(describe_plainly, problems)) or well)
+            for each in advice:
+                self.stdout.write(f"Advice: {describe_plainly(each)}")
+        if problems:
+            raise CommandError(f"Problems found: {len(problems)}.")
 
     def _prove(self, using: str, places: list[Place], options: dict[str, Any]) -> list[Finding]:
         shows_progress = self.stderr.isatty() and not options["json"]
