@@ -16,6 +16,7 @@ from django_idempotency.conf import conf
 from django_idempotency.core.calls import Call
 from django_idempotency.core.decisions import Record
 from django_idempotency.exceptions import StoreUnavailable
+from django_idempotency.flow.schemas import copy_connection
 from django_idempotency.store import claims, limits, records
 from django_idempotency.store.dialects import dialect_of
 from django_idempotency.store.limits import name_error
@@ -46,7 +47,7 @@ class Place:
     @contextmanager
     def connected(self) -> Iterator["Place"]:
         """Have the alias in this thread. The connection is opened by the first statement."""
-        connections[self.alias] = self.template.copy(self.alias)
+        connections[self.alias] = copy_connection(self.template, self.alias)
         try:
             yield self
         finally:
@@ -114,7 +115,7 @@ def parse_host(given: str) -> dict[str, str]:
 
 def _copy(own: BaseDatabaseWrapper, changes: dict[str, str]) -> BaseDatabaseWrapper:
     """Copy the settings of a connection. A pool would open more connections than the proof needs."""
-    copied = own.copy()
+    copied = copy_connection(own)
     copied.settings_dict.update(changes)
     copied.settings_dict["OPTIONS"].pop("pool", None)
     return copied

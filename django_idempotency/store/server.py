@@ -1,6 +1,6 @@
 """What a database server says about itself: whether it takes writes, how durable a commit is, and who follows it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -9,17 +9,21 @@ from django.db import connections
 from django_idempotency.models import IdempotencyKey
 
 _SETTINGS: Final = {
-    "postgresql": """
+    "postgresql": [
+        """
         SELECT name, setting FROM pg_settings
         WHERE name IN ('transaction_read_only', 'in_hot_standby', 'synchronous_commit', 'synchronous_standby_names',
             'client_connection_check_interval')
-    """,
-    "mysql": """
+        """
+    ],
+    "mysql": [
+        """
         SHOW VARIABLES WHERE Variable_name IN ('read_only', 'tx_read_only', 'transaction_read_only',
             'innodb_flush_log_at_trx_commit', 'wsrep_on', 'wsrep_sync_wait')
-    """,
+        """,
+        "SHOW STATUS LIKE 'wsrep_local_state_comment'",
+    ],
 }
-_NODE: Final = "SHOW STATUS LIKE 'wsrep_local_state_comment'"
 # A subscriber of logical replication is no standby, and neither is a backup that is being taken.
 _STANDBYS: Final = """
     SELECT COUNT(*) FROM pg_stat_replication AS follower
@@ -51,12 +55,9 @@ def ask_server(using: str) -> Server:
         look_alike = name_look_alike(_ask(cursor, "SELECT VERSION()"))
         if look_alike:
             return Server(look_alike)
-        settings = _ask_settings(cursor, _SETTINGS[connection.vendor])
-        if settings.get("wsrep_on") == "on":
-            settings |= _ask_settings(cursor, _NODE)
         return Server(
             look_alike="Citus" if is_postgresql and _ask(cursor, _CITUS) else "",
-            settings=settings,
+            settings=_ask_settings(cursor, _SETTINGS[connection.vendor]),
             standbys=_ask(cursor, _STANDBYS) if is_postgresql else 0,
             keeps_unique=_keeps_unique(connection.introspection.get_constraints(cursor, IdempotencyKey._meta.db_table)),
         )
@@ -72,9 +73,12 @@ def _ask(cursor: Any, query: str) -> Any:
     return cursor.fetchone()[0]
 
 
-def _ask_settings(cursor: Any, query: str) -> dict[str, str]:
-    cursor.execute(query)
-    return {name: str(value).lower() for name, value in cursor.fetchall()}
+def _ask_settings(cursor: Any, queries: Iterable[str]) -> dict[str, str]:
+    settings = dict[str, str]()
+    for query in queries:
+        cursor.execute(query)
+        settings |= {name: str(value).lower() for name, value in cursor.fetchall()}
+    return settings
 
 
 def _keeps_unique(constraints: Mapping[str, Mapping[str, Any]]) -> bool:
