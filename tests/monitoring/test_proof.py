@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 KEYS = "ADD PRIMARY KEY (id), ADD UNIQUE (key, scope)"
 COLUMNS = "(LIKE public.idempotency_key INCLUDING DEFAULTS INCLUDING CONSTRAINTS)"
 FUNCTION = "CREATE FUNCTION react() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {}; END $$"
-TRIGGER = "CREATE TRIGGER react {} INSERT ON idempotency_key FOR EACH ROW EXECUTE FUNCTION react()"
+TRIGGER = "CREATE TRIGGER react {} ON idempotency_key FOR EACH ROW EXECUTE FUNCTION react()"
 
 LAYOUTS = {
     "postgresql": {
@@ -49,7 +49,7 @@ LAYOUTS = {
             f"CREATE TABLE idempotency_key {COLUMNS}",
             f"ALTER TABLE idempotency_key {KEYS}",
             FUNCTION.format("RETURN NULL"),
-            TRIGGER.format("BEFORE"),
+            TRIGGER.format("BEFORE INSERT"),
         ],
         # As an engine that distributes rows and counts those it did not insert: each duplicate looks like a winner.
         "counts that lie": [
@@ -66,7 +66,19 @@ LAYOUTS = {
             END $$
             """,
             FUNCTION.format("INSERT INTO stored VALUES (NEW.*) ON CONFLICT DO NOTHING; RETURN NEW"),
-            TRIGGER.format("INSTEAD OF"),
+            TRIGGER.format("INSTEAD OF INSERT"),
+        ],
+        "a trigger that changes bodies": [
+            f"CREATE TABLE idempotency_key {COLUMNS}",
+            f"ALTER TABLE idempotency_key {KEYS}",
+            FUNCTION.format("NEW.response_body := 'other'; RETURN NEW"),
+            TRIGGER.format("BEFORE UPDATE"),
+        ],
+        "a trigger that keeps rows": [
+            f"CREATE TABLE idempotency_key {COLUMNS}",
+            f"ALTER TABLE idempotency_key {KEYS}",
+            FUNCTION.format("RETURN NULL"),
+            TRIGGER.format("BEFORE DELETE"),
         ],
         "a column that is computed": [
             f"CREATE TABLE idempotency_key {COLUMNS}",
@@ -159,6 +171,8 @@ def test_a_layout_that_holds(lay_out: Callable[[str], None], name: str) -> None:
         ("partitions by time", {"one_winner", "atomic"}),
         ("counts that lie", {"one_winner", "atomic"}),
         ("a trigger that swallows", set(PROMISES) - {"statements"}),
+        ("a trigger that changes bodies", {"replay", "lease"}),
+        ("a trigger that keeps rows", {"reaping"}),
         ("a column that is computed", {"statements"}),
         ("no transactions", {"transactions"}),
     ],
@@ -169,7 +183,7 @@ def test_a_layout_that_does_not_hold(lay_out: Callable[[str], None], name: str, 
     assert set(found) == broken
     if "atomic" in broken and "lease" not in broken:
         assert found["one_winner"] == "2 of 2 connections that claimed one key won it."
-    assert not IdempotencyKey.objects.exists()
+    assert IdempotencyKey.objects.exists() is (name == "a trigger that keeps rows")
 
 
 LEVELS = {
@@ -264,6 +278,11 @@ def test_a_server_that_only_reads(vendor: str) -> None:
         default_database(OPTIONS=options),
         pytest.raises(CommandError, match="did not answer, or reported an error: InternalError: cannot execute DELETE"),
     ):
+        call_command("idempotency_doctor", "--prove")
+
+
+def test_a_database_that_is_away() -> None:
+    with nobody_answers(), pytest.raises(CommandError, match="The database did not answer, or reported an error: Oper"):
         call_command("idempotency_doctor", "--prove")
 
 
