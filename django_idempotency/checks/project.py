@@ -7,6 +7,7 @@ from typing import Any, Final
 from django.apps.config import AppConfig
 from django.core.checks import CheckMessage, Error, Warning
 from django.db import connections, models, router
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.connection import ConnectionDoesNotExist
 
 from django_idempotency.conf import conf, entries, names, policy
@@ -17,6 +18,7 @@ from django_idempotency.store.dialects import DIALECTS
 # DB_CASCADE came with Django 6.1.
 _DELETES_POINTERS: Final = (models.CASCADE, getattr(models, "DB_CASCADE", models.CASCADE))
 _FORBIDS: Final = (models.PROTECT, models.RESTRICT, models.DO_NOTHING)
+_POOL_TIMEOUT: Final = 30.0  # psycopg's own
 _SQLITE_HINT: Final = 'Add "transaction_mode": "IMMEDIATE" to the OPTIONS of this database.'
 
 
@@ -66,7 +68,7 @@ def _impossible_policy() -> list[CheckMessage]:
 
 
 def check_database(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """E010, W011, E024, E035: the database that holds the records. No connection is opened, so `check` can run it."""
+    """E010, W011, W012, E024, E035: the database of the records. No connection is opened, so `check` can run it."""
     alias = router.db_for_write(IdempotencyKey)
     try:
         return list(_database(alias))
@@ -97,6 +99,22 @@ def _database(alias: str) -> Iterator[CheckMessage]:
             "fail with 'database is locked'.",
             hint=_SQLITE_HINT,
             id="django_idempotency.W011",
+        )
+    yield from _pool(connection)
+
+
+def _pool(connection: BaseDatabaseWrapper) -> Iterator[CheckMessage]:
+    pool = connection.settings_dict.get("OPTIONS", {}).get("pool")
+    if not pool:
+        return
+    given = pool if isinstance(pool, Mapping) else {}
+    timeout, limit = float(given.get("timeout", _POOL_TIMEOUT)), conf.CLAIM_LIMIT.total_seconds()
+    if timeout > limit:
+        yield Warning(
+            f"The pool of the database {connection.alias!r} may let a request wait {timeout:g} s for a connection, and "
+            f"a claim waits {limit:g} s at most: whatever asks first, such as authentication, holds the client up.",
+            hint=f'Set "timeout" in OPTIONS["pool"] to {limit:g} or less, or raise IDEMPOTENCY["CLAIM_LIMIT"].',
+            id="django_idempotency.W012",
         )
 
 

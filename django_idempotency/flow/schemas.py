@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any, Final, TypeVar, cast
 
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_idempotency.conf import is_in, tenant_model
 from django_idempotency.signals import logger
@@ -32,6 +33,14 @@ def enter_schema(name: str) -> AbstractContextManager[Any]:
 
     context: AbstractContextManager[Any] = schema_context(name)
     return context
+
+
+def copy_connection(connection: BaseDatabaseWrapper, using: str | None = None) -> BaseDatabaseWrapper:
+    """Return a connection with the same settings, which reads and writes the same schema."""
+    copied: Any = connection.copy(using)
+    if hasattr(copied, "set_tenant"):
+        copied.set_tenant(cast("Any", connection).tenant)
+    return cast("BaseDatabaseWrapper", copied)
 
 
 def has_schemas() -> bool:

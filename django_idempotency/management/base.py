@@ -9,8 +9,10 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import Error, connections
 
 from django_idempotency import maintenance
+from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.maintenance import Bounds
 from django_idempotency.monitoring.jobs import BY_NAME
+from django_idempotency.store.limits import name_error
 from django_idempotency.store.records import alias
 
 _LARGEST_BATCH: Final = 100_000
@@ -23,14 +25,13 @@ class StoreCommand(BaseCommand):
     def execute(self, *args: Any, **options: Any) -> str | None:
         try:
             return super().execute(*args, **options)
-        except Error as error:
+        except (Error, StoreUnavailable) as error:
             raise CommandError(describe_failure(error)) from error
 
 
-def describe_failure(error: Error) -> str:
+def describe_failure(error: Error | StoreUnavailable) -> str:
     """Return the class and the first line of a database's error; what follows may quote a row."""
-    first = next(iter(str(error).splitlines()), "")
-    return f"The database did not answer, or reported an error: {type(error).__name__}: {first}"
+    return f"The database did not answer, or reported an error: {name_error(error)}"
 
 
 class JobCommand(StoreCommand):

@@ -1,27 +1,18 @@
 """What is wrong with a live system, as data. The health view, the doctor and the dashboard show the same findings.
 
-`find` decides from one snapshot and asks nothing itself; `describe` says a finding in one sentence.
+`rules` finds them; `describe` says a finding in one sentence.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from math import ceil
 from typing import Any, Final
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy, override
 
-from django_idempotency.conf import conf
-from django_idempotency.monitoring.durations import OperationStats
-from django_idempotency.monitoring.jobs import SCHEDULED
 from django_idempotency.monitoring.units import format_duration, format_interval, format_number
-
-LATE_SECONDS: Final = 600  # ten sweeps of the usual schedule
-UNKNOWN_SECONDS: Final = 3600
-CLOCK_SECONDS: Final = 2.0
-_DAY: Final = 86_400
 
 
 class Code(StrEnum):
@@ -41,10 +32,23 @@ class Code(StrEnum):
     LEASE_SHORT = "lease-short"
     POOLER = "pooler-unsafe"
     CLOCKS_APART = "clocks-apart"
+    READ_ONLY = "read-only"
+    UNIQUE_MISSING = "unique-missing"
+    COMMITS_LOST = "commits-not-durable"
+    STANDBYS_LATE = "standbys-asynchronous"
+    READS_STALE = "reads-stale"
+    NODE_NOT_SYNCED = "node-not-synced"
+    CLIENTS_UNNOTICED = "lost-clients-unnoticed"
+    LOOK_ALIKE = "engine-untested"
+    PROMISE = "promise-broken"
 
 
 # The health view returns 503 for these. The others can wait until morning.
 URGENT: Final = frozenset({Code.LEASE_OVERDUE, Code.WORK_WAITING, Code.DEAD_LETTERS, Code.UNATTENDED, Code.JOB_FAILED})
+
+
+# A recommendation: nothing is wrong, and the doctor does not fail.
+ADVICE: Final = frozenset({Code.CLIENTS_UNNOTICED, Code.LOOK_ALIKE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,95 +62,9 @@ class Finding:
     def is_urgent(self) -> bool:
         return self.code in URGENT
 
-
-@dataclass(frozen=True, slots=True)
-class JobRun:
-    """The last run of a maintenance job."""
-
-    job: str
-    finished_ago: float | None  # seconds
-    counts: str  # JSON
-    error: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """What the rules look at. Ages are in seconds by the database's clock; None if there is none."""
-
-    oldest_overdue: float | None
-    oldest_waiting: float | None
-    unknown: int
-    unattended: int = 0
-    oldest_unattended: float | None = None
-    oldest_unknown: float | None
-    dead_letters: int
-    oldest_dead_letter: float | None
-    runs: Mapping[str, JobRun]
-    operations: Mapping[str, OperationStats] = field(default_factory=dict)
-    clocks_apart: float | None = None
-    pooled: tuple[str, ...] = ()  # options in use that a pooler in transaction mode breaks
-
-
-def find_problems(seen: Snapshot) -> list[Finding]:
-    """Return what is wrong, the most urgent first; an empty list if nothing is."""
-    found = [*_find_stuck(seen), *_find_failed_jobs(seen), *_find_missed_jobs(seen), *_find_unknown(seen)]
-    return [*found, *_find_short_retention(), *_find_operations(seen), *_find_clocks(seen), *_find_pooler(seen)]
-
-
-def _find_stuck(seen: Snapshot) -> Iterator[Finding]:
-    if seen.dead_letters:
-        yield Finding(Code.DEAD_LETTERS, {"count": seen.dead_letters, "age": seen.oldest_dead_letter or 0.0})
-    if seen.unattended:
-        yield Finding(Code.UNATTENDED, {"count": seen.unattended, "age": seen.oldest_unattended or 0.0})
-    if seen.oldest_overdue is not None and seen.oldest_overdue > LATE_SECONDS:
-        yield Finding(Code.LEASE_OVERDUE, {"age": seen.oldest_overdue})
-    if seen.oldest_waiting is not None and seen.oldest_waiting > LATE_SECONDS:
-        yield Finding(Code.WORK_WAITING, {"age": seen.oldest_waiting})
-
-
-def _find_failed_jobs(seen: Snapshot) -> Iterator[Finding]:
-    for name, run in seen.runs.items():
-        if run.error:
-            yield Finding(Code.JOB_FAILED, {"job": name, "error": run.error})
-
-
-def _find_missed_jobs(seen: Snapshot) -> Iterator[Finding]:
-    for job in SCHEDULED:
-        run = seen.runs.get(job.name)
-        if run is None or run.finished_ago is None:
-            yield Finding(Code.JOB_NEVER_RAN, {"job": job.name})
-        elif run.finished_ago > job.late:
-            yield Finding(Code.JOB_LATE, {"job": job.name, "age": run.finished_ago})
-
-
-def _find_unknown(seen: Snapshot) -> Iterator[Finding]:
-    if seen.oldest_unknown is not None and seen.oldest_unknown > UNKNOWN_SECONDS:
-        yield Finding(Code.UNKNOWN_OLD, {"count": seen.unknown, "age": seen.oldest_unknown})
-
-
-def _find_short_retention() -> Iterator[Finding]:
-    if conf.RETENTION is not None and conf.RETENTION.total_seconds() < _DAY:
-        yield Finding(Code.RETENTION_SHORT, {"retention": conf.RETENTION.total_seconds()})
-
-
-def _find_operations(seen: Snapshot) -> Iterator[Finding]:
-    for name, operation in sorted(seen.operations.items()):
-        if operation.retention is not None and operation.retention < _DAY:
-            yield Finding(Code.OPERATION_RETENTION_SHORT, {"operation": name, "retention": operation.retention})
-        p99 = operation.p99
-        if p99 is not None and not operation.has_room:
-            values = {"operation": name, "lease": operation.lease, "p99": p99, "needed": ceil(3 * p99)}
-            yield Finding(Code.LEASE_SHORT, values)
-
-
-def _find_clocks(seen: Snapshot) -> Iterator[Finding]:
-    if seen.clocks_apart is not None and seen.clocks_apart > CLOCK_SECONDS:
-        yield Finding(Code.CLOCKS_APART, {"difference": seen.clocks_apart})
-
-
-def _find_pooler(seen: Snapshot) -> Iterator[Finding]:
-    if seen.pooled:
-        yield Finding(Code.POOLER, {"options": ", ".join(seen.pooled)})
+    @property
+    def is_advice(self) -> bool:
+        return self.code in ADVICE
 
 
 SENTENCES: Final[Mapping[Code, str | Promise]] = {
@@ -202,6 +120,32 @@ SENTENCES: Final[Mapping[Code, str | Promise]] = {
         "The clocks of this machine and of the database differ by %(difference)s. Leases do not depend on it; "
         "message expiry, signatures and logs do: synchronize the clocks."
     ),
+    Code.READ_ONLY: _("The database takes no writes (%(setting)s): no key can be claimed. Connect to the primary."),
+    Code.UNIQUE_MISSING: _(
+        "No unique constraint of idempotency_key is on id, or on key and scope, alone: a key can be won twice. A "
+        "partitioned table has to be partitioned by scope."
+    ),
+    Code.COMMITS_LOST: _(
+        "%(setting)s is %(value)s: after a crash of the server, keys that were claimed or completed are forgotten, and "
+        "a retry runs again."
+    ),
+    Code.STANDBYS_LATE: ngettext_lazy(
+        "%(number)s standby follows and no commit waits for it: if it is promoted, the last keys are forgotten, and a "
+        "retry runs again. Name it in synchronous_standby_names, or never promote it.",
+        "%(number)s standbys follow and no commit waits for any: if one is promoted, the last keys are forgotten, and "
+        "a retry runs again. Name one in synchronous_standby_names, or never promote them.",
+        "count",
+    ),
+    Code.READS_STALE: _(
+        "wsrep_sync_wait is %(value)s: a node can read an older state than another one has committed. Set it to 1."
+    ),
+    Code.NODE_NOT_SYNCED: _("This node of the cluster is %(state)s, not synced."),
+    Code.CLIENTS_UNNOTICED: _(
+        "client_connection_check_interval is 0: a claim whose client was cut off while it waits for a lock stays until "
+        "it gets the lock. Set it to a few seconds."
+    ),
+    Code.LOOK_ALIKE: _("This is %(engine)s, on which nothing was tested: run idempotency_doctor --prove."),
+    Code.PROMISE: _("%(promise)s does not hold: %(reason)s"),
 }
 _FORMATS: Final = {
     "age": format_interval,

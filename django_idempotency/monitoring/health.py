@@ -13,16 +13,11 @@ from django_idempotency.fields import StatementNow
 from django_idempotency.flow.unattended import match_resumable, match_unattended
 from django_idempotency.models import IdempotencyKey, MaintenanceRun
 from django_idempotency.monitoring.durations import load_operations
-from django_idempotency.monitoring.findings import (
-    LATE_SECONDS,
-    Finding,
-    JobRun,
-    Snapshot,
-    describe_plainly,
-    find_problems,
-)
+from django_idempotency.monitoring.findings import Finding, describe_plainly
+from django_idempotency.monitoring.rules import LATE_SECONDS, JobRun, Snapshot, find_problems
 from django_idempotency.store.pooler import find_unsafe_options
 from django_idempotency.store.records import alias
+from django_idempotency.store.server import ask_server
 
 LONGEST_WAIT: Final = timedelta(days=365)  # what a database can subtract
 
@@ -91,8 +86,10 @@ def examine(using: str, clock: Clock = timezone.now) -> list[Finding]:
     """Return everything that is wrong. Reads the newest keys of each operation as well."""
     runs, apart = load_job_runs(using, clock)
     seen = _load_health(using, runs).snapshot
-    pooled = find_unsafe_options(using)
-    return find_problems(replace(seen, operations=load_operations(using), clocks_apart=apart, pooled=pooled))
+    pooled, server = find_unsafe_options(using), ask_server(using)
+    return find_problems(
+        replace(seen, operations=load_operations(using), clocks_apart=apart, pooled=pooled, server=server)
+    )
 
 
 def _load_health(using: str, runs: dict[str, JobRun]) -> Health:

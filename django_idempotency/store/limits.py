@@ -128,6 +128,12 @@ def drop_broken(using: str) -> None:
         discard(connection)
 
 
+def name_error(error: Exception) -> str:
+    """Return the class and the first line of what the database said; what follows may quote a row."""
+    said = error.__cause__ if isinstance(error, StoreUnavailable) and error.__cause__ else error
+    return f"{type(said).__name__}: {next(iter(str(said).splitlines()), '')}"
+
+
 def _causes(error: BaseException) -> Iterator[BaseException]:
     seen: BaseException | None = error
     while seen is not None:

@@ -155,6 +155,28 @@ def checked_on_sqlite(options: dict[str, Any], settings: Settings) -> list[Check
         return check_database(None)
 
 
+@pytest.mark.parametrize(
+    ("pool", "limit", "seconds"),
+    [
+        (None, 2, None),
+        (False, 2, None),
+        (True, 2, "30 s"),
+        ({}, 2, None),
+        ({"min_size": 2}, 2, "30 s"),
+        ({"timeout": 2}, 2, None),
+        ({"timeout": 2.5}, 2, "2.5 s"),
+        ({"timeout": 30}, 30, None),
+    ],
+)
+def test_w012_a_pool_that_lets_requests_wait(pool: Any, limit: int, seconds: str | None, settings: Settings) -> None:
+    settings.DATABASE_ROUTERS = [Elsewhere()]
+    settings.IDEMPOTENCY = {"CLAIM_LIMIT": limit}
+    with another_alias("elsewhere", OPTIONS={"transaction_mode": "IMMEDIATE", "pool": pool}):
+        found = check_database(None)
+    assert [message.id for message in found] == ([] if seconds is None else ["django_idempotency.W012"])
+    assert all(f"wait {seconds} for" in message.msg for message in found)
+
+
 def test_e035_a_database_that_commits_nothing_by_itself(settings: Settings) -> None:
     settings.DATABASE_ROUTERS = [Elsewhere()]
     with another_alias("elsewhere", AUTOCOMMIT=False):

@@ -55,12 +55,21 @@ def another_alias(name: str, **changes: Any) -> Iterator[str]:
 @contextmanager
 def nobody_answers() -> Iterator[None]:
     """The database is not at its address, in this thread."""
-    own, away = connections["default"], connection.copy()
-    away.settings_dict.update({"NAME": "/nowhere/db"} if own.vendor == "sqlite" else {"HOST": "127.0.0.1", "PORT": "1"})
-    connections["default"] = away
+    away = {"NAME": "/nowhere/db"} if connection.vendor == "sqlite" else {"HOST": "127.0.0.1", "PORT": "1"}
+    with default_database(**away):
+        yield
+
+
+@contextmanager
+def default_database(**changes: Any) -> Iterator[None]:
+    """The default alias has other settings, in this thread."""
+    own, other = connections["default"], connection.copy()
+    other.settings_dict.update(changes)
+    connections["default"] = other
     try:
         yield
     finally:
+        other.close()
         connections["default"] = own
 
 

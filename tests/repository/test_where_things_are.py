@@ -122,6 +122,7 @@ RECIPES = [
         {
             "core/transitions.py": "its transition, which is a recipe of its own",
             "store/jobs.py": "its statement, which is a recipe of its own",
+            "monitoring/promises.py": "a proof expires its own record",
         },
     ),
     Recipe("### How to add a database", ("mysql",), 4),

@@ -89,6 +89,14 @@ def in_schemas(function: Callable[[], Any]) -> dict[str, Any]:
     return found
 
 
+def prove() -> list[Any]:
+    """What the doctor does not find to hold in the current schema."""
+    from django_idempotency.monitoring.places import list_places
+    from django_idempotency.monitoring.proof import prove
+
+    return [dict(each.values) for each in prove("default", list_places("default", []), lambda name: None)]
+
+
 def lose_leases() -> None:
     from tests.tenants import views
 
@@ -126,6 +134,7 @@ def main() -> dict[str, Any]:
         found[name] = [sweep(), in_schemas(views.count_unknown)]
     for job in ("reconcile", "resume", "reap"):
         found[job] = dict(getattr(maintenance, job)())
+    found["proved"] = in_schemas(prove)
     return found
 
 

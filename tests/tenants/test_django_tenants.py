@@ -72,6 +72,7 @@ def test_tenants_share_nothing_and_the_jobs_reach_each_of_them(layout: str, data
     assert (
         found["reconcile"].get("failed", 0) == found["resume"].get("failed", 0) == found["reap"].get("failed", 0) == 0
     )
+    assert found["proved"] == {"acme": [], "beta": []}
 
 
 def test_without_the_setting_the_check_is_an_error(layout: str, database: str) -> None:

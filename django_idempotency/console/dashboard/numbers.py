@@ -14,8 +14,9 @@ from django_idempotency.conf import conf
 from django_idempotency.core.states import Status
 from django_idempotency.flow.unattended import lacks_reconciler
 from django_idempotency.monitoring.durations import OperationStats, load_operations
-from django_idempotency.monitoring.findings import Finding, JobRun, Snapshot, find_problems
+from django_idempotency.monitoring.findings import Finding
 from django_idempotency.monitoring.health import get_longest_silence, load_job_runs
+from django_idempotency.monitoring.rules import JobRun, Snapshot, find_problems
 from django_idempotency.store import counts
 from django_idempotency.store.dashboard import Row, load_records
 from django_idempotency.store.dialects import place_in_id_order

@@ -17,8 +17,8 @@ from django_idempotency.console.dashboard.numbers import AGES, Figures, Period
 from django_idempotency.console.dashboard.series import Axis, Series
 from django_idempotency.console.wording import STATES, format_estimate, round_estimate
 from django_idempotency.core.states import Status
-from django_idempotency.monitoring.findings import JobRun
 from django_idempotency.monitoring.jobs import BY_NAME, SCHEDULED
+from django_idempotency.monitoring.rules import JobRun
 from django_idempotency.monitoring.units import format_duration, format_interval, format_number
 
 OPEN: Final = [status for status in STATES if status in Status.OPEN]
