@@ -50,7 +50,9 @@ class Kind:
         return f"{self.trouble.name} {self.moment.name}".lower()
 
 
-TROUBLES: Final = [Trouble.ERROR] if connection.vendor == "sqlite" else list(Trouble)  # without a server none is lost
+# SQLite has no server that could go away. On MariaDB a session that the server ends looks like one that is cut.
+TELLING: Final = {"sqlite": [Trouble.ERROR], "mysql": [Trouble.ERROR, Trouble.CUT, Trouble.GONE]}
+TROUBLES: Final = TELLING.get(connection.vendor, list(Trouble))
 KINDS: Final = [Kind(trouble, moment) for trouble in TROUBLES for moment in Moment]
 
 
