@@ -4,10 +4,11 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, connection, connections, transaction
 
 from django_idempotency.store import dialects, limits
 from django_idempotency.store.connecting import _deliver
+from tests.kit.databases import another_alias, kill
 
 
 class Raw:
@@ -67,11 +68,27 @@ class Fired:
 @pytest.mark.django_db(transaction=True)
 def test_a_connection_that_was_cut_while_it_was_checked_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     connection.ensure_connection()
+    wrapper = connections["default"]
+    monkeypatch.setattr(wrapper, "health_check_enabled", True)
+    monkeypatch.setattr(wrapper, "health_check_done", False)
     before, bounds, real = connection.connection, [Fired()], limits._bound
     monkeypatch.setattr(limits, "_bound", lambda *given: bounds.pop() if bounds else real(*given))
     with limits.limited("default", 5), connection.cursor() as cursor:
         cursor.execute("SELECT 1")
     assert connection.connection is not before
+
+
+@pytest.mark.skipif("connection.vendor == 'sqlite'", reason="SQLite has no server")
+@pytest.mark.django_db(transaction=True)
+def test_a_connection_that_django_checks_once_a_request_is_replaced_if_its_session_has_ended() -> None:
+    with another_alias("checked", CONN_HEALTH_CHECKS=True, CONN_MAX_AGE=None) as alias:
+        connections[alias].ensure_connection()
+        connections[alias].close_if_unusable_or_obsolete()  # as at the beginning of a request
+        before = connections[alias].connection
+        kill(before.info.backend_pid if connection.vendor == "postgresql" else before.thread_id())
+        with limits.limited(alias, 5), connections[alias].cursor() as cursor:
+            cursor.execute("SELECT 1")
+        assert connections[alias].connection is not before
 
 
 @pytest.mark.django_db(transaction=True)
