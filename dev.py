@@ -24,7 +24,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 DATABASES = ["sqlite", "postgresql", "mariadb"]
 # These tests are the same on every database: they run on the first one only.
-NOT_ON_OTHERS = ["--ignore=tests/core", "--ignore=tests/repository", "--ignore=tests/browser"]
+NOT_ON_OTHERS = ["core", "repository", "browser", "acceptance/test_disconnects.py"]
 FULLY_COVERED = "--include=django_idempotency/core/*,django_idempotency/store/*"
 CLOSING_LINE = re.compile(r"(passed|failed|errors?|skipped|deselected|no tests ran)\b.* in [\d.]+s")
 
@@ -92,7 +92,7 @@ def run_pytest_on_each(urls: dict[str, str], brokers: dict[str, str], arguments:
         runs: dict[str, Future[Outcome]] = {}
         for name, url in urls.items():
             title = f"{name:<10} | " if len(urls) > 1 else ""
-            selection = arguments or (NOT_ON_OTHERS if runs else [])
+            selection = arguments or [f"--ignore=tests/{each}" for each in NOT_ON_OTHERS if runs]
             runs[name] = pool.submit(run_pytest, title, {**brokers, "DATABASE_URL": url}, selection)
         return {name: run.result() for name, run in runs.items()}
 
