@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from decimal import Decimal
 from functools import cache
+from operator import itemgetter
 from typing import Any, Final, NoReturn, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -84,7 +85,7 @@ def _spellings_of_byte(value: int) -> bytes:
 def select_by_name(entries: Iterable[Named], names: Collection[str] | None) -> list[Named]:
     """Return the entries whose first item is one of the names (all if None), stably sorted by it."""
     wanted = None if names is None else {encode(name) for name in names}
-    return sorted((entry for entry in entries if wanted is None or entry[0] in wanted), key=lambda entry: entry[0])
+    return sorted((entry for entry in entries if wanted is None or entry[0] in wanted), key=itemgetter(0))
 
 
 def encode(text: str) -> bytes:
