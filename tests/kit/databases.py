@@ -115,13 +115,9 @@ def backend() -> int:
 
 def is_waiting(number: int) -> bool:
     """Whether the server is waiting for a lock on behalf of another connection's statement."""
-    text = {
-        "postgresql": "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'",
-        "mysql": "SELECT 1 FROM information_schema.processlist WHERE id = %s AND info LIKE '%%idempotency_key%%'",
-    }[connection.vendor]
-    with connection.cursor() as cursor:
-        cursor.execute(text, [number])
-        return cursor.fetchone() is not None
+    return _has_session(
+        number, {"postgresql": "AND wait_event_type = 'Lock'", "mysql": "AND info LIKE '%%idempotency_key%%'"}
+    )
 
 
 def sessions() -> int:
@@ -150,10 +146,14 @@ def kill(number: int) -> None:
 
 def is_gone(number: int) -> bool:
     """Whether another connection's session has ended."""
-    text = {
-        "postgresql": "SELECT 1 FROM pg_stat_activity WHERE pid = %s",
-        "mysql": "SELECT 1 FROM information_schema.processlist WHERE id = %s",
+    return not _has_session(number, {"postgresql": "", "mysql": ""})
+
+
+def _has_session(number: int, condition: dict[str, str]) -> bool:
+    table = {
+        "postgresql": "pg_stat_activity WHERE pid",
+        "mysql": "information_schema.processlist WHERE id",
     }[connection.vendor]
     with connection.cursor() as cursor:
-        cursor.execute(text, [number])
-        return cursor.fetchone() is None
+        cursor.execute(f"SELECT 1 FROM {table} = %s {condition[connection.vendor]}", [number])
+        return cursor.fetchone() is not None
