@@ -33,12 +33,12 @@ def write_entry() -> dict[str, Any]:
 
 
 def work(request: HttpRequest) -> HttpResponse:
-    _ = request.body  # a server waits for a large body that nobody reads
+    _ = request.body  # an unread body of a megabyte would stall the connection
     return JsonResponse(write_entry(), status=201)
 
 
 def rest_work(request: Any) -> Any:
-    """Render at once: whoever stores a response by hand needs its bytes."""
+    """Render now, because storing a response by hand needs its bytes."""
     response: Any = Response(write_entry(), status=201)
     response.accepted_renderer, response.accepted_media_type = request.accepted_renderer, "application/json"
     response.renderer_context = request.parser_context

@@ -38,7 +38,7 @@ class Choice:
     fits: bool
     seen: str  # its mark
     grace: str  # how long the grace period still lasts; empty where that does not matter
-    nobody_asks: bool  # no reconciler could be asked
+    unattended: bool  # its operation has no reconciler to ask
 
     @property
     def badge(self) -> SafeString:
@@ -109,8 +109,8 @@ class _Confirmation:
         fits = row.status in self.action.statuses
         waits = fits and self.action.after_grace and row.grace_until is not None and row.grace_until > row.now
         grace = format_interval(row.grace_until - row.now) if waits else ""
-        nobody_asks = self.action.polls and is_unattended(row)
-        return Choice(row, fits and not waits and not nobody_asks, _compute_mark(row), grace, nobody_asks)
+        unattended = self.action.polls and is_unattended(row)
+        return Choice(row, fits and not waits and not unattended, _compute_mark(row), grace, unattended)
 
     def act(self, given: dict[str, Any]) -> HttpResponse:
         until = monotonic() + conf.RECONCILE_LIMIT.total_seconds()
@@ -169,7 +169,7 @@ class _Confirmation:
 
 
 def _is_left_alone(row: IdempotencyKey) -> bool:
-    """True if nobody would ask about the record as it is now."""
+    """True if the record, as it is now, has no reconciler to ask."""
     now = records.load(row.pk, row.ref.using)
     return now is not None and is_unattended(now)
 

@@ -73,11 +73,11 @@ class NeedsFilter(Filter):
     parameter_name = "needs"
     choices_ = {
         "person": _("operator (dead letter)"),
-        "nobody": _("operator (no reconciler)"),
+        "unattended": _("operator (no reconciler)"),
         "sweeper": _("sweeper (lease expired)"),
         "reconciler": _("reconciler (check due)"),
     }
-    walks: Final = {"person": PICKED, "nobody": DOUBTS, "sweeper": LEASES, "reconciler": DOUBTS}
+    walks: Final = {"person": PICKED, "unattended": DOUBTS, "sweeper": LEASES, "reconciler": DOUBTS}
 
     def walk(self) -> Walk | None:
         return self.walks.get(str(self.value()))
@@ -89,7 +89,7 @@ class NeedsFilter(Filter):
     def narrow(self, rows: Rows, value: str) -> Rows:
         if value == "person":
             return rows.dead_letters()
-        if value == "nobody":
+        if value == "unattended":
             return rows.filter(match_unattended())
         column = "locked_until" if value == "sweeper" else "reconcile_after"
         return rows.filter(**{f"{column}__lte": StatementNow()})

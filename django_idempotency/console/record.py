@@ -29,7 +29,7 @@ MAY_SEE_CONTENT: Final = "django_idempotency.view_content"
 EVENTS_SHOWN: Final = 200
 AROUND: Final = 500  # how many records before and after are looked at for neighbours
 NEIGHBOURS: Final = 3
-NOBODY_ASKS: Final = gettext_lazy("waits for an operator: its operation has no reconciler, so nobody will ask about it")
+NO_RECONCILER: Final = gettext_lazy("waits for an operator, because its operation has no reconciler")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +66,20 @@ def find_row(rows: Rows, record: UUID) -> Any:
 
 def build_context(row: Any, user: Any) -> dict[str, Any]:
     found = IdempotencyEvent.objects.using(alias()).filter(record_id=row.pk).order_by("-id")[:EVENTS_SHOWN]
-    nobody_asks = is_unattended(row)
+    unattended = is_unattended(row)
     return {
         "title": shorten_key(row.key),
         "row": row,
         "badge": badge(row.status),
         "meaning": STATES[Status(row.status)].meaning,
-        "next": NOBODY_ASKS if nobody_asks else describe_next(row),
-        "late": nobody_asks or is_late(row),
+        "next": NO_RECONCILER if unattended else describe_next(row),
+        "late": unattended or is_late(row),
         "bar": measure_lease(row),
         "timeline": build_timeline(row, reversed(found)),
         "content": _load_content(row) if user.has_perm(MAY_SEE_CONTENT) else None,
         "body_size": None if row.body_size is None else format_size(row.body_size),
         "neighbours": find_neighbours(row),
-        "actions": [each for each in actions.list_offered(row.status, user) if not (each.polls and nobody_asks)],
+        "actions": [each for each in actions.list_offered(row.status, user) if not (each.polls and unattended)],
     }
 
 

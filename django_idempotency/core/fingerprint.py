@@ -98,8 +98,8 @@ class FingerprintRule:
 def seal(request: RequestParts, rule: FingerprintRule) -> str:
     """Return the text to store: version, secret id, raw digest and, if the body has one, canonical digest.
 
-    Of a digest 132 bits are kept. Finding another request with the digest of a given one takes 2^132 tries. Whoever
-    chooses both finds two alike in 2^66, and gains nothing: the second gets the response of the first and is not run.
+    Each digest keeps 132 bits. Finding a second request with the digest of a given one takes 2^132 tries. A client that
+    may choose both needs 2^66, and gains nothing: the second request is not run and gets the first one's response.
     """
     secret = None if rule.secret_id is None else rule.secrets[rule.secret_id]
     compared = _Compared(request, rule, secret)

@@ -75,10 +75,9 @@ SENTENCES: Final[Mapping[Code, str | Promise]] = {
         "count",
     ),
     Code.UNATTENDED: ngettext_lazy(
-        "%(number)s unknown outcome needs a person, because its operation has no reconciler: nobody will ask about it; "
-        "it is %(age)s old.",
-        "%(number)s unknown outcomes need a person, because their operations have no reconciler: nobody will ask about "
-        "them; the oldest is %(age)s old.",
+        "%(number)s unknown outcome needs a person, because its operation has no reconciler; it is %(age)s old.",
+        "%(number)s unknown outcomes need a person, because their operations have no reconciler; "
+        "the oldest is %(age)s old.",
         "count",
     ),
     Code.LEASE_OVERDUE: _(

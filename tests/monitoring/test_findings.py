@@ -205,7 +205,7 @@ def test_all_three_report_the_same(client: Client) -> None:
         "no worker has begun it",
         "was not handled",
         "needs a person",
-        "nobody will ask",
+        "has no reconciler",
         "disk full",
         "1 outcome is unknown",
     ):

@@ -53,12 +53,12 @@ def test_it_is_reported_for_a_person_at_once(operator: Client, lost: Callable[[]
     lost()
     (found,) = [each for each in doctor() if each["code"] == "unknown-unattended"]
     assert found["count"] == 1
-    assert "nobody will ask" in found["text"]
+    assert "has no reconciler" in found["text"]
     assert (health().unattended, health().as_json()["healthy"]) == (1, False)
     clear_cache()
-    assert "nobody will ask" in operator.get(reverse("admin:django_idempotency_dashboard")).content.decode()
+    assert "has no reconciler" in operator.get(reverse("admin:django_idempotency_dashboard")).content.decode()
     clear_cache()
-    assert "tests.records" in operator.get(f"{LIST}?needs=nobody").content.decode()
+    assert "tests.records" in operator.get(f"{LIST}?needs=unattended").content.decode()
 
 
 def test_one_that_is_asked_about_is_not_reported(operator: Client) -> None:
@@ -66,16 +66,16 @@ def test_one_that_is_asked_about_is_not_reported(operator: Client) -> None:
     reconciler(OPERATION)(lambda record: Inconclusive())
     assert "unknown-unattended" not in {each["code"] for each in doctor()}
     assert health().unattended == 0
-    assert "tests.records</" not in operator.get(f"{LIST}?needs=nobody").content.decode().split("<tbody")[-1]
+    assert "tests.records</" not in operator.get(f"{LIST}?needs=unattended").content.decode().split("<tbody")[-1]
 
 
 def test_its_page_says_so_and_offers_no_question(operator: Client) -> None:
     attempt = doubtful()
     page = operator.get(page_of(attempt.call.id))
-    assert "nobody will ask about it" in page.content.decode()
+    assert "because its operation has no reconciler" in page.content.decode()
     assert "ask-reconciler" not in [action.name for action in page.context["actions"]]
     question = operator.get(act("ask-reconciler", attempt.call.id))
-    assert "nobody could be asked" in question.content.decode()
+    assert "Its operation has no reconciler in this process." in question.content.decode()
     assert question.context["ready"] is False
 
 
