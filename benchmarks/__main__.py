@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import sys
 
-NEEDS = """python -m benchmarks needs PostgreSQL, and {found}.
+NEEDS = """python -m benchmarks needs a database, and there is no DATABASE_URL.
 
     DATABASE_URL=postgresql://user@127.0.0.1:5432/name python -m benchmarks
 
-The database named there must exist; it is migrated and filled."""
+The database named there must exist; it is migrated and filled. On MariaDB and SQLite nothing is written by hand."""
 
 
 def main() -> int:
-    url = os.environ.get("DATABASE_URL", "")
-    if not url.startswith("postgres"):
-        print(NEEDS.format(found=f"DATABASE_URL is {url!r}" if url else "there is no DATABASE_URL"), file=sys.stderr)
+    if not os.environ.get("DATABASE_URL"):
+        print(NEEDS, file=sys.stderr)
         return 2
     from benchmarks import views
 

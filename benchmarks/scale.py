@@ -24,7 +24,7 @@ SECONDS: Final = 5.0
 ROUNDS: Final = 8
 OVERDUE: Final = 500
 DUE: Final = 500
-SHARE: Final = 0.125
+SHARE: Final = 0.0625
 
 BARE: Final = """
     ALTER TABLE idempotency_key DROP CONSTRAINT idempotency_key_pkey;

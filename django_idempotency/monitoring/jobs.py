@@ -43,7 +43,7 @@ JOBS: Final = (
         _("Delete stored responses whose retention is over, or keep them for audit."),
         "reap_expired",
         3600,
-        {"share": 0.125},
+        {"share": 0.0625},
     ),
     Job("work", _("Perform deferred operations that are due: a worker that needs no message broker.")),
 )

@@ -113,3 +113,12 @@ def test_the_groups_of_the_demo_hold_what_the_payments_service_imports(group: st
     wanted = {package for module in {*ROOT.glob("testproject/**/*.py")} - server for package in imported(module)}
     homes = packages_distributions()
     assert {package for package in wanted if not found & {home.lower() for home in homes[package]}} == set()
+
+
+def test_the_repository_holds_at_its_top_only_what_has_a_reason() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert {path.partition("/")[0] for path in listed.stdout.split("\0") if path} == {
+        *(".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md"),
+        *("SECURITY.md", "benchmarks", "dev.py", "django_idempotency", "docs", "manage.py", "pyproject.toml"),
+        *("requirements.lock", "testproject", "tests", "tox.ini"),
+    }
