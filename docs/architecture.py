@@ -66,7 +66,7 @@ LAYERS: Final = (
             "what a project imports",
             (
                 "decorators", "middleware", "rest_framework", "operations", "once", "reconciliation", "maintenance",
-                "tasks", "tenants", "testing", "urls", "health_urls",
+                "key_sources", "tasks", "tenants", "testing", "urls", "health_urls",
             ),
         ),
     ),

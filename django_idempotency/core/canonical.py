@@ -16,7 +16,7 @@ Named = TypeVar("Named", bound=Sequence[bytes])
 MOST_FIELDS: Final = 1000  # as many as Django accepts by default; a hostile form of 2.5 MB has 2,500,000
 
 
-def canonicalize_json(body: bytes, paths: Collection[str] | None = None) -> bytes | None:
+def canonicalize_json(body: bytes, paths: Collection[str] | None = None, ignored: Collection[str] = ()) -> bytes | None:
     """Return the body as RFC 8785 writes it: member order, white space, escapes and spellings of a number are equal.
 
     Return None for a body that two parsers may read differently: duplicate members, NaN, integers from 2**53 on,
@@ -27,16 +27,20 @@ def canonicalize_json(body: bytes, paths: Collection[str] | None = None) -> byte
     try:
         value = reader.read(body)
         chosen = value if paths is None else _choose(value, paths)
+        for path in ignored:
+            _remove(chosen, path)
         return _PLAIN.encode(chosen).encode() if reader.is_plain else rfc8785.dumps(chosen)
     except (ValueError, ArithmeticError, RecursionError):
         return None
 
 
-def canonicalize_form(body: bytes, names: Collection[str] | None = None) -> list[tuple[bytes, bytes]] | None:
+def canonicalize_form(
+    body: bytes, names: Collection[str] | None = None, ignored: Collection[str] = ()
+) -> list[tuple[bytes, bytes]] | None:
     """Return the form's pairs as the WHATWG parser reads them, stably sorted by name; None for over 1000 fields."""
     if body.count(b"&") >= MOST_FIELDS:
         return None
-    return select_by_name(map(_parse_pair, filter(None, body.split(b"&"))), names)
+    return select_by_name(map(_parse_pair, filter(None, body.split(b"&"))), names, ignored)
 
 
 def drop_fields(body: bytes, names: tuple[str, ...]) -> bytes:
@@ -82,10 +86,13 @@ def _spellings_of_byte(value: int) -> bytes:
     return b"(?:" + b"|".join(spelled) + b")"
 
 
-def select_by_name(entries: Iterable[Named], names: Collection[str] | None) -> list[Named]:
-    """Return the entries whose first item is one of the names (all if None), stably sorted by it."""
-    wanted = None if names is None else {encode(name) for name in names}
-    return sorted((entry for entry in entries if wanted is None or entry[0] in wanted), key=itemgetter(0))
+def select_by_name(
+    entries: Iterable[Named], names: Collection[str] | None, ignored: Collection[str] = ()
+) -> list[Named]:
+    """Return the entries whose first item is one of the names (all if None) and not ignored, stably sorted by it."""
+    wanted, unwanted = None if names is None else set(map(encode, names)), set(map(encode, ignored))
+    chosen = (each for each in entries if (wanted is None or each[0] in wanted) and each[0] not in unwanted)
+    return sorted(chosen, key=itemgetter(0))
 
 
 def encode(text: str) -> bytes:
@@ -164,3 +171,12 @@ def _choose(value: Any, paths: Collection[str]) -> dict[str, Any]:
     if not chosen:
         raise ValueError("none of the chosen fields")
     return chosen
+
+
+def _remove(value: Any, path: str) -> None:
+    """Remove the member at a dotted path, if there is one."""
+    *parents, name = path.split(".")
+    for parent in parents:
+        value = value.get(parent) if isinstance(value, dict) else None
+    if isinstance(value, dict):
+        value.pop(name, None)

@@ -66,6 +66,7 @@ class FingerprintRule:
 
     headers: tuple[str, ...] = ()  # these are compared too
     fields: tuple[str, ...] | None = None  # the only ones compared of a JSON object (dotted paths), a form, multipart
+    ignored: tuple[str, ...] = ()  # all but these are compared, such as times and signatures; the same three
     canonical_limit: int | None = None  # larger bodies are compared byte for byte; None: CANONICAL_LIMIT, or 64 KiB
     body: bool = True  # False: neither the body nor its type is compared
     secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False, hash=False)  # HMAC keys by id, old ones too
@@ -74,17 +75,21 @@ class FingerprintRule:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "headers", lower_header_names("headers", self.headers))
-        object.__setattr__(self, "fields", _check_fields(self.fields))
+        object.__setattr__(self, "fields", None if self.fields is None else _check_fields("fields", self.fields))
+        object.__setattr__(self, "ignored", _check_fields("ignored", self.ignored) if self.ignored else ())
         object.__setattr__(self, "secrets", _check_secrets(self.secrets))
         if self.canonical_limit is not None and self.canonical_limit < 0:
             raise ValueError(f"canonical_limit must be at least 0, or None; it is {self.canonical_limit!r}.")
         if self.secret_id is not None and self.secret_id not in self.secrets:
             raise ValueError(f"secret_id must be one of the ids in secrets; it is {self.secret_id!r}.")
-        if self.fields is not None and not self.body:
-            raise ValueError("fields has no effect with body=False, which ignores the body: remove one of them.")
+        if self.fields is not None and self.ignored:
+            raise ValueError("fields names the only fields that are compared, so ignored has no effect: remove it.")
+        for name in ("fields", "ignored"):
+            if getattr(self, name) and not self.body:
+                raise ValueError(f"{name} has no effect with body=False, which ignores the body: remove one of them.")
         require_function("custom", self.custom)
-        if self.custom is not None and (self.headers or self.fields is not None or not self.body):
-            raise ValueError("custom replaces headers, fields and body: remove them.")
+        if self.custom is not None and (self.headers or self.fields is not None or self.ignored or not self.body):
+            raise ValueError("custom replaces headers, fields, ignored and body: remove them.")
 
     @property
     def compares_body(self) -> bool:
@@ -173,8 +178,9 @@ class _Compared:
 
     def in_canonical_form(self) -> str | None:
         """Return the digest with the body by its meaning; None if only its bytes can be compared."""
-        body = self._canonical_body() if self._rule.compares_body else []
-        return self._digest([(b"fields", *map(encode, self._rule.fields or ())), *body]) if body else None
+        rule, body = self._rule, self._canonical_body() if self._rule.compares_body else []
+        ignored: list[Piece] = [(b"ignored", *map(encode, rule.ignored))] if rule.ignored else []
+        return self._digest([(b"fields", *map(encode, rule.fields or ())), *ignored, *body]) if body else None
 
     def _digest(self, pieces: Iterable[Piece]) -> str:
         hashed = self._head.copy()
@@ -183,15 +189,16 @@ class _Compared:
         return urlsafe_b64encode(hashed.digest())[:22].decode("ascii")
 
     def _canonical_body(self) -> list[Piece]:
+        rule = self._rule
         if self._parts is not None:
-            return [(b"part", *part) for part in select_by_name(self._parts, self._rule.fields)]
+            return [(b"part", *part) for part in select_by_name(self._parts, rule.fields, rule.ignored)]
         body = self._request.body
         media_type, unusual_charset = _parse_content_type(self._request.content_type)
-        if unusual_charset or _content_coding(self._request) or len(body) > self._rule.longest_canonical:
+        if unusual_charset or _content_coding(self._request) or len(body) > rule.longest_canonical:
             return []
         if media_type == URLENCODED:
-            return [(b"pair", *pair) for pair in canonicalize_form(body, self._rule.fields) or ()]
-        text = canonicalize_json(body, self._rule.fields) if _JSON_TYPE.fullmatch(media_type) else None
+            return [(b"pair", *pair) for pair in canonicalize_form(body, rule.fields, rule.ignored) or ()]
+        text = canonicalize_json(body, rule.fields, rule.ignored) if _JSON_TYPE.fullmatch(media_type) else None
         return [] if text is None else [(b"json", text)]
 
 
@@ -243,12 +250,11 @@ def _encode_if_present(value: str | None) -> tuple[bytes, ...]:
     return () if value is None else (encode(value),)
 
 
-def _check_fields(names: Iterable[str] | None) -> tuple[str, ...] | None:
-    if names is None:
-        return None
+def _check_fields(argument: str, names: Iterable[str]) -> tuple[str, ...]:
     fields = () if isinstance(names, str) else tuple(names)
     if not fields or not all(isinstance(name, str) and name for name in fields):
-        raise ValueError(f"fields must be a collection of names, at least one, or None; it is {names!r}.")
+        nothing = "None" if argument == "fields" else "empty"
+        raise ValueError(f"{argument} must be a collection of names, at least one, or {nothing}; it is {names!r}.")
     return fields
 
 

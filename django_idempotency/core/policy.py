@@ -101,6 +101,8 @@ class Policy:
     transaction: Transaction = Transaction.WHOLE
     profile: Profile = IETF
     required: bool = True  # reject a request without a key
+    key_source: Callable[[Any], str | Collection[str] | None] | None = None  # where the key is; the header if None
+    skip: Callable[[Any], bool] | None = None  # a request of which it returns True runs without protection
     methods: Collection[str] = frozenset({"POST", "PATCH"})
     lease: timedelta = timedelta(minutes=5)  # at least three times the handler's p99
     grace: timedelta = timedelta(minutes=5)  # longest life of a handler plus longest delay of a message
@@ -227,6 +229,8 @@ _TYPES: Final[Mapping[str, ArgumentType]] = {
     "operation": TEXT,
     "profile": instance_of(Profile, "a Profile, for example IETF or STRIPE"),
     "required": FLAG,
+    "key_source": optional(FUNCTION),
+    "skip": optional(FUNCTION),
     "methods": NAMES,
     "lease": TIMEDELTA,
     "grace": TIMEDELTA,

@@ -19,7 +19,7 @@ from django_idempotency.conf import Arguments, conf
 from django_idempotency.core.calls import Call
 from django_idempotency.core.policy import OnError, Policy, Streaming
 from django_idempotency.core.replies import Reply, capture, unfold
-from django_idempotency.core.validation import OBJECT
+from django_idempotency.core.validation import OBJECT, is_true
 from django_idempotency.exceptions import (
     InvalidKey,
     Misplaced,
@@ -111,7 +111,10 @@ class Exchange(OwnResponses):
 
     def call(self) -> Call | HttpResponseBase:
         """Return the call that this request makes, or the response: an error, a replay or that of a bare view."""
-        lines = key_lines(self.request, self.policy)
+        try:
+            lines = key_lines(self.request, self.policy)
+        except InvalidKey as error:
+            return self.invalid_key_response(error)
         if runs_unprotected(self.request, self.policy, lines):
             attach(self.request, NONE)
             response: HttpResponseBase = run_unprotected(self.request, self.view, self.handler)
@@ -231,10 +234,17 @@ def gate(request: HttpRequest, arguments: Arguments | None, has_key: Callable[..
     if is_protected(request):
         return None
     policy = None if arguments is None else arguments.policy()
-    if policy is not None and request.method in policy.methods and (policy.required or has_key(request, policy)):
+    if policy is not None and request.method in policy.methods and _is_protected(request, policy, has_key):
         return policy
     attach(request, NONE)
     return None
+
+
+def _is_protected(request: HttpRequest, policy: Policy, has_key: Callable[..., Any]) -> bool:
+    """True unless the policy skips this request, or needs no key and finds none. Its source is asked later."""
+    if policy.skip is not None and is_true(policy.skip(request)):
+        return False
+    return policy.required or policy.key_source is not None or bool(has_key(request, policy))
 
 
 def run_unprotected(request: HttpRequest, view: Any, handler: Handler) -> Any:

@@ -58,6 +58,8 @@ class OwnResponses:
         profile = self.policy.profile
         given = [name for name in LOOKALIKES if name != profile.header and header(self.request, name) is not None]
         detail = problems.explain_missing_key(profile, self.policy.key.strict, *given)
+        if self.policy.key_source is not None:  # not in that header
+            detail = problems.MISSING_KEY.detail
         return self.problem_response(ProblemDetails(problems.MISSING_KEY, profile.missing, detail))
 
     def invalid_key_response(self, error: InvalidKey) -> HttpResponseBase:

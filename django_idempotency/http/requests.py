@@ -1,7 +1,7 @@
 """From a request to a call: its principal, its key and its fingerprint."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from django_idempotency.core.fingerprint import URLENCODED, RequestParts, seal
 from django_idempotency.core.keys import LONGEST, digest_text, fit_name, parse_key, unguessable
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.validation import discard_awaitable
-from django_idempotency.exceptions import NoPrincipal, UnreadBody
+from django_idempotency.exceptions import InvalidKey, NoPrincipal, UnreadBody
 from django_idempotency.http.forms import (
     FORM_FIELD,
     FORMS,
@@ -37,11 +37,27 @@ UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
 
 
 def key_lines(request: HttpRequest, policy: Policy) -> list[str]:
-    """Return the values of the key's header; for a form without that header, the value of its field."""
+    """Return the values of the key's header; for a form without that header, the value of its field.
+
+    If the policy has a source for keys, return what that says instead.
+    """
+    if policy.key_source is not None:
+        return _lines_from(policy.key_source(request), request, policy)
     line = header(request, policy.profile.header)
     if line is None and request.content_type in FORMS:
         line = read_form(request).get(FORM_FIELD)
     return [] if line is None else [line]
+
+
+def _lines_from(found: Any, request: HttpRequest, policy: Policy) -> list[str]:
+    """Return what the policy's source found as a list. Two different keys are refused like two header lines."""
+    discard_awaitable(found)
+    lines = [found] if isinstance(found, str) else found or []
+    if not isinstance(lines, Collection) or not all(isinstance(line, str) for line in lines):
+        operation = operation_of_request(request, policy)
+        logger.error("The `key_source` of the operation %r returned no text but %r.", operation, found)
+        raise InvalidKey("not_a_string", "The key of this request could not be read.")
+    return list(dict.fromkeys(lines))
 
 
 def may_have_key(request: HttpRequest, policy: Policy) -> bool:

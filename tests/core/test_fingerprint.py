@@ -196,6 +196,7 @@ def test_two_requests(row: tuple[str, RequestParts, RequestParts], rule: Fingerp
 
 TRACE = FingerprintRule(headers=("X-Tenant",))
 AMOUNT = FingerprintRule(fields=("amount", "card.number"))
+SENT_AT = FingerprintRule(ignored=("sent_at", "meta.signature"))
 NONE = FingerprintRule(body=False)
 LENGTH = FingerprintRule(custom=lambda parts: str(len(parts.body)))
 ORIGIN = FingerprintRule(custom=lambda parts: parts.body[:1])
@@ -245,13 +246,40 @@ CHOSEN_TWO = [
 ]
 
 
-@pytest.mark.parametrize("row", CHOSEN_ONE, ids=case)
+IGNORED_ONE = [
+    ("an ignored member", SENT_AT, request(b'{"amount":1,"sent_at":1}'), request(b'{"sent_at":2,"amount":1}')),
+    ("an ignored member and none", SENT_AT, request(b'{"amount":1,"sent_at":1}'), request(b'{"amount":1}')),
+    (
+        "an ignored member of a member",
+        SENT_AT,
+        request(b'{"meta":{"signature":"a","by":"b"}}'),
+        request(b'{"meta":{"signature":"c","by":"b"}}'),
+    ),
+    ("an ignored form field", SENT_AT, form(b"amount=1&sent_at=1"), form(b"sent_at=2&amount=1")),
+    (
+        "an ignored part",
+        SENT_AT,
+        multipart(Part("amount", None, "", b"1"), Part("sent_at", None, "", b"1")),
+        multipart(Part("amount", None, "", b"1"), Part("sent_at", None, "", b"2")),
+    ),
+]
+
+IGNORED_TWO = [
+    ("another field than the ignored", SENT_AT, request(b'{"amount":1}'), request(b'{"amount":2}')),
+    ("a member of the same name deeper", SENT_AT, request(b'{"a":{"sent_at":1}}'), request(b'{"a":{"sent_at":2}}')),
+    ("a path through a text", SENT_AT, request(b'{"meta":"signature"}'), request(b'{"meta":"signatures"}')),
+    ("an ignored member of a list's", SENT_AT, request(b'[{"sent_at":1}]'), request(b'[{"sent_at":2}]')),
+    ("another part", SENT_AT, multipart(Part("a", None, "", b"1")), multipart(Part("a", None, "", b"2"))),
+]
+
+
+@pytest.mark.parametrize("row", [*CHOSEN_ONE, *IGNORED_ONE], ids=case)
 def test_one_request_by_rule(row: tuple[str, FingerprintRule, RequestParts, RequestParts]) -> None:
     _, rule, one, other = row
     assert are_one(one, other, rule)
 
 
-@pytest.mark.parametrize("row", CHOSEN_TWO, ids=case)
+@pytest.mark.parametrize("row", [*CHOSEN_TWO, *IGNORED_TWO], ids=case)
 def test_two_requests_by_rule(row: tuple[str, FingerprintRule, RequestParts, RequestParts]) -> None:
     _, rule, one, other = row
     assert not are_one(one, other, rule)
@@ -417,6 +445,11 @@ def test_an_iterator_is_no_content() -> None:
         ({"secret_id": "k"}, "secret_id must be"),
         ({"fields": ("a",), "body": False}, "fields has no effect"),
         ({"custom": "path"}, "custom must be"),
+        ({"ignored": "sent_at"}, "ignored must be"),
+        ({"ignored": ("",)}, "ignored must be"),
+        ({"ignored": ("a",), "body": False}, "ignored has no effect"),
+        ({"ignored": ("a",), "fields": ("b",)}, "fields names the only fields"),
+        ({"custom": len, "ignored": ("a",)}, "custom replaces"),
         ({"custom": len, "headers": ("a",)}, "custom replaces"),
         ({"custom": len, "fields": ("a",)}, "custom replaces"),
         ({"custom": len, "body": False}, "custom replaces"),
