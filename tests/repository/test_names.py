@@ -24,6 +24,7 @@ SHARED = {
     "app_name": "Django finds the namespace of a URL module by this name",
     "build_url": "the address of a page",
     "install": "switches a backend on",
+    "register": "Django finds the tags of a template library by this name",
     "urlpatterns": "Django finds the routes of a URL module by this name",
 }
 
