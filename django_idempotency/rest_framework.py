@@ -37,7 +37,7 @@ from django_idempotency.http.requests import may_have_key
 from django_idempotency.http.responses import ProblemDetails, problem_headers, problem_response
 from django_idempotency.http.run import run
 from django_idempotency.http.urlconf import POLICY_MARK
-from django_idempotency.http.views import operation_status
+from django_idempotency.http.views import key_status, operation_status
 from django_idempotency.signals import logger
 
 __all__ = ["IdempotentMixin", "IdempotentRequest"]
@@ -251,11 +251,22 @@ class OperationView(APIView):
         return super().perform_content_negotiation(request, force=True)  # a stored response has its format already
 
     def get(self, request: Request, ref: str) -> HttpResponseBase:
-        asked = getattr(request, DJANGO_REQUEST)
+        return operation_status(self.asked(request), ref)
+
+    def asked(self, request: Request) -> HttpRequest:
+        """Return Django's request, with the caller that the project's authentication or a session knows."""
+        asked: HttpRequest = getattr(request, DJANGO_REQUEST)
         if (
             self._session_user is not None
             and request.auth is None
             and not getattr(request.user, "is_authenticated", False)
         ):
             asked.user = self._session_user
-        return operation_status(asked, ref)
+        return asked
+
+
+class KeyView(OperationView):
+    """The outcome of a key, for the same callers."""
+
+    def get(self, request: Request, key: str) -> HttpResponseBase:
+        return key_status(self.asked(request), key)

@@ -131,12 +131,17 @@ def project_routes() -> list[Endpoint]:
 
 def policies_of(operation: str, path: str, root: Any = None) -> list[Arguments] | None:
     """Return the policies of the endpoints of this operation; None if neither its name nor the path leads to one."""
+    if found := policies_named(operation, root):
+        return found
+    match = match_of(path, root)
+    if match is None:
+        return None
+    return [arguments for arguments, _action in Endpoint(match.route, match.func, match.view_name).policies()]
+
+
+def policies_named(operation: str, root: Any = None) -> list[Arguments]:
+    """Return the policies of the endpoints of this operation."""
     found = [each for each in endpoints(get_resolver(root).url_patterns) if operation in _operations(each)]
-    if not found:
-        match = match_of(path, root)
-        if match is None:
-            return None
-        found = [Endpoint(match.route, match.func, match.view_name)]
     return [arguments for endpoint in found for arguments, _action in endpoint.policies()]
 
 

@@ -1,5 +1,8 @@
-"""The views of the layer itself: the status of deferred work, and the health of the records."""
+"""The views of the layer itself: the status of deferred work and of keys, and the health of the records."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
@@ -13,20 +16,21 @@ from django.views.generic import View
 
 from django_idempotency.conf import default_policy
 from django_idempotency.core import problems
+from django_idempotency.core.calls import make_record_id
 from django_idempotency.core.decisions import is_settled
-from django_idempotency.core.keys import unguessable
+from django_idempotency.core.keys import fit_name, parse_key, unguessable
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.progress import Progress
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
 from django_idempotency.core.validation import OBJECT
-from django_idempotency.exceptions import NoPrincipal, StoreUnavailable
+from django_idempotency.exceptions import InvalidKey, NoPrincipal, StoreUnavailable
 from django_idempotency.http.atomic_requests import opt_out_of_atomic_requests
 from django_idempotency.http.objects import require_object_of
 from django_idempotency.http.own_responses import require_authorization
 from django_idempotency.http.requests import ANONYMOUS, principal_of, scope_of, tenant_of
 from django_idempotency.http.responses import ProblemDetails, problem_response, replay_response, unavailable_problem
-from django_idempotency.http.urlconf import match_of, policies_of
+from django_idempotency.http.urlconf import match_of, policies_named, policies_of
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.monitoring.health import health
 from django_idempotency.signals import logger
@@ -46,13 +50,40 @@ class OperationView(View):
         return operation_status(request, ref)
 
 
+class KeyView(View):
+    """The outcome of a key, for projects without Django REST framework: the caller is the session's user."""
+
+    def get(self, request: HttpRequest, key: str) -> HttpResponseBase:
+        return key_status(request, key)
+
+
 def operation_status(request: HttpRequest, ref: str) -> HttpResponse:
     """Return the status of deferred work to its owner. Anyone else gets the 404 of work that does not exist."""
-    policy, using = default_policy(), alias()
+    policy = default_policy()
     owner = _owner(request, policy)  # before the record is read, so that no header tells whether there is one
+    return _respond(partial(_read_deferred, ref), owner, policy, request)
+
+
+def key_status(request: HttpRequest, key: str) -> HttpResponse:
+    """Return the outcome of a key of the operation that the query names, to the owner of the key. It runs nothing.
+
+    The policy of the operation's endpoint tells whose key it is. Endpoints that share an operation share its keys.
+    """
+    operation = request.GET.get("operation", "")
+    policies = policies_named(operation, getattr(request, "urlconf", None))
+    policy = policies[0].policy() if policies else default_policy()
+    owner = _owner(request, policy)
+    known = owner if policies else None
+    return _respond(partial(_read_key, key, operation, known, policy), known, policy, request)
+
+
+def _respond(
+    read: Callable[[str], IdempotencyKey | None], owner: Owner | None, policy: Policy, request: HttpRequest
+) -> HttpResponse:
+    using = alias()
     try:
         with limited(using, policy.claim_limit.total_seconds()):
-            row = _read_deferred(ref, using)
+            row = read(using)
         response = _status_of(row, owner, policy, request)
     except StoreUnavailable:
         response = problem_response(unavailable_problem(policy), policy.profile)
@@ -79,7 +110,7 @@ def _status_of(row: IdempotencyKey | None, owner: Owner | None, policy: Policy, 
     if reply is not None and not row.retention_over:
         _require_authorization(request, row, reply)
         return replay_response(reply, policy.profile)
-    if row.status in (Status.PENDING, Status.IN_PROGRESS, Status.UNKNOWN):
+    if row.status in (Status.PENDING, Status.IN_PROGRESS) or (row.deferred and row.status == Status.UNKNOWN):
         return _progress_response(row, policy)
     return problem_response(_problem_of(row, policy), policy.profile)
 
@@ -91,6 +122,18 @@ def _read_deferred(ref: str, using: str) -> IdempotencyKey | None:
         return None
     row = records.load(record, using)
     return row if row is not None and row.deferred else None
+
+
+def _read_key(key: str, operation: str, owner: Owner | None, policy: Policy, using: str) -> IdempotencyKey | None:
+    if owner is None:
+        return None
+    try:
+        parsed = parse_key([key], replace(policy.key, strict=False))
+    except InvalidKey:
+        return None
+    tenant, principal = owner
+    scope = scope_of(principal or ANONYMOUS, fit_name(operation), tenant)
+    return records.load(make_record_id(scope, parsed), using)
 
 
 def _owns(owner: Owner | None, row: IdempotencyKey) -> bool:
@@ -129,7 +172,7 @@ def _require_authorization(request: HttpRequest, row: IdempotencyKey, reply: Rep
 
 
 def _progress_response(row: IdempotencyKey, policy: Policy) -> HttpResponse:
-    progress = Progress.load(row.progress)
+    progress = Progress.load(row.progress) if row.progress else Progress()
     body: dict[str, Any] = {"operation_ref": str(row.id), "status": row.status, "steps": progress.finished}
     body["recovery_point"] = row.recovery_point
     if progress.extent is not None:
@@ -142,7 +185,7 @@ def _problem_of(row: IdempotencyKey, policy: Policy) -> ProblemDetails:
     """Return the problem of work that ended without a response that can be replayed."""
     settled = is_settled(Status(row.status), row.grace_left)
     members = {"safe_new_key": settled, "operation_ref": str(row.id)}
-    if row.status == Status.DEAD_LETTER:
+    if row.status in Status.IN_DOUBT:
         return ProblemDetails(problems.UNKNOWN, policy.profile.unknown, members=members)
     if row.status == Status.FAILED_RETRYABLE:
         return ProblemDetails(problems.NOTHING_DONE, 409, members=members)

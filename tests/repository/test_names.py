@@ -16,6 +16,7 @@ SHARED = {
     "E": "a type variable, and the events in the table of transitions",
     "F": "a type variable",
     "IdempotentRequest": "the request of a plain view, and of Django REST framework",
+    "KeyView": "the view of a key of plain projects, and of Django REST framework",
     "OperationView": "the status view of plain projects, and of Django REST framework",
     "R": "a type variable",
     "T": "a type variable",

@@ -1,0 +1,165 @@
+"""A client may ask for the outcome of its key without sending the request again. Nobody else learns anything."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.test import RequestFactory
+from django.urls import include, path
+from rest_framework.authentication import TokenAuthentication
+from rest_framework.authtoken.models import Token
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from django_idempotency.decorators import idempotent
+from django_idempotency.http.views import KeyView
+from django_idempotency.models import IdempotencyKey
+from django_idempotency.rest_framework import IdempotentMixin
+from django_idempotency.testing import lease_over, retention_over
+from tests.kit.databases import nobody_answers
+from tests.kit.http import KEY, Person, Ran
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+
+
+def pay(request: HttpRequest) -> HttpResponse:
+    return JsonResponse({"ran": Ran.again()}, status=201, headers={"X-Order": "7"})
+
+
+def lose(request: HttpRequest) -> HttpResponse:
+    raise RuntimeError("The provider's answer was lost.")
+
+
+def ask_inside(request: HttpRequest) -> HttpResponse:
+    """Answer with what a client is told while this request runs."""
+    asking = RequestFactory().get("/", {"operation": "inside"})
+    asking.user = request.user
+    told = KeyView.as_view()(asking, key=KEY)
+    return JsonResponse({"told": told.status_code, "retry_after": told["Retry-After"]})
+
+
+def by_customer(request: HttpRequest) -> str:
+    return request.headers.get("X-Customer", "")
+
+
+class Rest(IdempotentMixin, APIView):
+    authentication_classes = (TokenAuthentication,)
+    permission_classes = ()
+    idempotency = {"mode": "atomic", "operation": "rest"}
+
+    def post(self, request: Any) -> Response:
+        return Response({"ran": Ran.again()}, status=201)
+
+
+ALLOWED: list[bool] = []
+
+urlpatterns = [
+    path("pay", idempotent(mode="leased", operation="pay")(pay)),
+    path("named", idempotent(mode="leased")(pay), name="by-its-route"),
+    path("lose", idempotent(mode="leased", operation="lose")(lose)),
+    path("inside", idempotent(mode="leased", operation="inside", transaction="late")(ask_inside)),
+    path("customers", idempotent(mode="leased", operation="customers", scope=by_customer)(pay)),
+    path("guests", idempotent(mode="leased", operation="guests", share_anonymous=True)(pay)),
+    path("asked", idempotent(mode="leased", operation="asked", authorize=lambda request, record: bool(ALLOWED))(pay)),
+    path("rest", Rest.as_view()),
+    path("idempotency/", include("django_idempotency.urls")),
+]
+
+
+def ask(person: Person, operation: str, key: str = KEY, **headers: str) -> Any:
+    return person.client.get(f"/idempotency/keys/{key}/", {"operation": operation}, headers=headers)
+
+
+@pytest.mark.parametrize(("where", "operation"), [("/pay", "pay"), ("/named", "by-its-route")])
+def test_the_owner_gets_the_stored_response(alice: Person, where: str, operation: str) -> None:
+    first, told = alice.post(where), ask(alice, operation)
+    assert (told.status_code, told.content, told["X-Order"]) == (201, first.content, "7")
+    assert (told["Idempotency-Replayed"], told["Cache-Control"]) == ("true", "no-store")
+    assert Ran.count == 1
+
+
+def test_asking_runs_and_stores_nothing(alice: Person) -> None:
+    told = ask(alice, "pay")
+    assert (told.status_code, told.json()["code"]) == (404, "idempotency_operation_not_found")
+    assert Ran.count == 0
+    assert not IdempotencyKey.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("operation", "key"), [("lose", KEY), ("nothing", KEY), ("", KEY), ("pay", "another"), ("pay", "a b"), ("pay", "é")]
+)
+def test_another_operation_or_key_is_not_found(alice: Person, operation: str, key: str) -> None:
+    alice.post("/pay")
+    assert ask(alice, operation, key).status_code == 404
+
+
+def test_nobody_else_is_told_anything(alice: Person, anonymous: Person) -> None:
+    alice.post("/pay")
+    absent = ask(Person("bob"), "nothing")
+    for other in (Person("bob"), anonymous):
+        told = ask(other, "pay")
+        assert (told.status_code, told.content) == (404, absent.content)
+
+
+def test_a_running_request_is_told_to_be_running(alice: Person) -> None:
+    assert alice.post("/inside").json() == {"told": 202, "retry_after": "2"}
+
+
+def test_an_unknown_outcome_is_told_as_such(alice: Person) -> None:
+    assert alice.post("/lose").status_code == 500
+    told = ask(alice, "lose")
+    assert (told.status_code, told.json()["code"]) == (409, "idempotency_outcome_unknown")
+    assert told.json()["safe_new_key"] is False
+
+
+def test_a_lost_worker_is_told_as_running_until_the_sweeper_finds_it(alice: Person) -> None:
+    alice.post("/lose")
+    soon = IdempotencyKey.objects.get().created_at + timedelta(hours=1)
+    IdempotencyKey.objects.update(status="in_progress", reconcile_after=None, locked_until=soon)
+    lease_over(IdempotencyKey.objects.get())
+    assert ask(alice, "lose").status_code == 202
+
+
+def test_an_expired_response_is_gone(alice: Person) -> None:
+    alice.post("/pay")
+    retention_over(IdempotencyKey.objects.get())
+    assert ask(alice, "pay").status_code == 410
+
+
+def test_the_endpoints_own_scope_tells_whose_key_it_is(anonymous: Person) -> None:
+    first = anonymous.post("/customers", headers={"X-Customer": "7"})
+    assert ask(anonymous, "customers", **{"X-Customer": "7"}).content == first.content
+    for other in ({}, {"X-Customer": "8"}):
+        assert ask(anonymous, "customers", **other).status_code == 404
+
+
+def test_guests_need_a_key_that_nobody_guesses(anonymous: Person) -> None:
+    first = anonymous.post("/guests")
+    assert ask(anonymous, "guests").content == first.content
+    IdempotencyKey.objects.update(key="order-1")
+    assert ask(anonymous, "guests", "order-1").status_code == 404
+
+
+def test_the_endpoint_may_refuse_the_response(alice: Person) -> None:
+    ALLOWED[:] = [True]
+    alice.post("/asked")
+    assert ask(alice, "asked").status_code == 201
+    ALLOWED.clear()
+    assert ask(alice, "asked").status_code == 403
+
+
+def test_a_token_is_asked_like_a_session(anonymous: Person) -> None:
+    token = {"Authorization": f"Token {Token.objects.create(user=User.objects.create(username='carol')).key}"}
+    first = anonymous.post("/rest", headers=token)
+    assert first.status_code == 201
+    told = ask(anonymous, "rest", **token)
+    assert (told.status_code, told.content) == (201, first.content)
+    assert ask(anonymous, "rest").status_code == 404
+
+
+def test_a_store_that_does_not_answer_is_a_503(anonymous: Person) -> None:
+    with nobody_answers():
+        told = ask(anonymous, "customers", **{"X-Customer": "7"})
+    assert (told.status_code, told["Retry-After"]) == (503, "2")
