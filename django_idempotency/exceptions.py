@@ -131,8 +131,8 @@ class UnreadBody(IdempotencyError):
 class NotAResponse(IdempotencyError):
     """The view returned something other than a response, so there is nothing to store.
 
-    Return an HttpResponse. If another decorator makes the response (a router of django-ninja does), put @idempotent
-    outside it: with django-ninja, write `@decorate_view(idempotent)`.
+    Return an HttpResponse. If another decorator makes the response, put @idempotent outside it. Operations of
+    django-ninja have a decorator of their own, `django_idempotency.ninja.idempotent_operation`.
     """
 
     def __init__(self, returned: object, endpoint: str) -> None:

@@ -1,7 +1,7 @@
-"""Every undocumented name of Django and Django REST framework that views and their checks rely on.
+"""Every undocumented name of Django, Django REST framework and django-ninja that views and their checks rely on.
 
-Check this one list against each new release of either package: a name that is gone would not be noticed, as a failing
-import is. The helpers only use attributes, so Django REST framework need not be installed.
+Check this one list against each new release of each package: a name that is gone would not be noticed, as a failing
+import is. The helpers only use attributes, so neither framework need be installed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -165,3 +165,9 @@ def _closure(layer: FunctionType) -> dict[str, Any]:
     """Return the variables that a function closes over."""
     cells = zip(layer.__code__.co_freevars, layer.__closure__ or (), strict=True)
     return {name: cell.cell_contents for name, cell in cells}
+
+
+def ninja_operations(view: Any) -> Iterable[Any]:
+    """Return what runs the operations of a path of django-ninja. Its view closes over an object that has a list."""
+    operations = getattr(view, "operations", ()) if type(view).__module__ == "ninja.operation" else ()
+    return [operation.run for operation in operations]

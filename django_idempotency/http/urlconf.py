@@ -9,7 +9,7 @@ from typing import Any, Final
 from django.urls import Resolver404, ResolverMatch, get_resolver, get_script_prefix, resolve
 
 from django_idempotency.conf import Arguments, policy, urlconf
-from django_idempotency.http.private_names import rest_actions, rest_arguments, rest_class
+from django_idempotency.http.private_names import ninja_operations, rest_actions, rest_arguments, rest_class
 
 POLICY_MARK: Final = "_idempotency"  # on a decorated callable: the policy's arguments, or None if it is exempt
 _GUARD: Final = "_idempotency_guard"  # on the callable that `@idempotent` returned: itself
@@ -232,6 +232,7 @@ def _wrapped_by(layer: Any) -> Iterator[Any]:
             continue
         if isinstance(content, FunctionType | partial):
             yield content
+        yield from ninja_operations(content)
     if hasattr(layer, "__wrapped__"):
         yield layer.__wrapped__
 

@@ -23,8 +23,11 @@ IMPORTED = {
     "postgres": ["django.db.backends.postgresql.base"],
     "prometheus": ["django_idempotency.contrib.prometheus"],
     "otel": ["django_idempotency.contrib.opentelemetry"],
+    "ninja": ["django_idempotency.ninja"],
 }
-IMPORTED["all"] = [name for extra in ("drf", "celery", "postgres", "prometheus", "otel") for name in IMPORTED[extra]]
+IMPORTED["all"] = [
+    name for extra in ("drf", "celery", "postgres", "prometheus", "otel", "ninja") for name in IMPORTED[extra]
+]
 
 PROGRAM = """
 import importlib, sys

@@ -23,8 +23,8 @@ RANKS = (
     {"store"},
     {"flow"},
     {
-        "http", "monitoring", "decorators", "middleware", "rest_framework", "operations", "once", "reconciliation",
-        "maintenance", "tasks", "key_sources", "tenants", "testing", "urls", "health_urls",
+        "http", "monitoring", "decorators", "middleware", "ninja", "rest_framework", "operations", "once",
+        "reconciliation", "maintenance", "tasks", "key_sources", "tenants", "testing", "urls", "health_urls",
     },
     {"checks", "console", "management", "contrib", "admin", "apps", "templatetags"},
 )  # fmt: skip
@@ -32,7 +32,7 @@ PARSERS = {"rfc8785", "http_sf"}
 IMPURE = {"time", "random", "secrets", "os", "socket", "threading", "subprocess", "sqlite3", "asyncio"}
 OPTIONAL = [
     "rest_framework", "celery", "drf_spectacular", "prometheus_client", "opentelemetry", "django_celery_beat",
-    "django_tenants",
+    "django_tenants", "ninja",
 ]  # fmt: skip
 DRIVERS = ["psycopg", "psycopg2", "MySQLdb", "pymysql", "sqlite3"]
 
