@@ -120,6 +120,7 @@ class Policy:
     refusals: Collection[type[Exception]] = ()  # exceptions that are the endpoint's response, as Http404 is
     not_executed: Callable[[BaseException], bool] | None = None  # the endpoint's own proof that nothing happened
     store: Callable[[int], bool] | Collection[int] | None = None  # which error statuses are stored; None stores all
+    is_error: Callable[[Any], bool] | None = None  # says of a response below 400 that it tells of an error
     streaming: Streaming = Streaming.OMIT
     key: KeyRule = field(default_factory=KeyRule)
     fingerprint: FingerprintRule = field(default_factory=FingerprintRule)
@@ -242,6 +243,7 @@ _TYPES: Final[Mapping[str, ArgumentType]] = {
     "refusals": EXCEPTIONS,
     "not_executed": optional(FUNCTION),
     "store": optional(STATUS_FILTER),
+    "is_error": optional(FUNCTION),
     "key": instance_of(KeyRule, "a KeyRule"),
     "fingerprint": instance_of(FingerprintRule, "a FingerprintRule"),
     "reply": instance_of(ReplyRule, "a ReplyRule"),

@@ -149,11 +149,15 @@ class Exchange(OwnResponses):
     def keep(self, response: HttpResponseBase, *, reached_out: bool = False) -> tuple[HttpResponseBase, Reply]:
         """Return the response and the reply to store of it; raise NotKept if the policy stores no such response.
 
-        A success is always stored: its effect has happened, and a free key would let it happen again. After an external
-        call so is a 4xx response, because it does not prove that nothing happened.
+        A success is always stored: its effect has happened, and a free key would let it happen again. The policy may
+        know better: a response whose body tells of an error is not stored, and its writes are rolled back. After an
+        external call a 4xx response is stored too, because it does not prove that nothing happened.
         """
-        is_error = response.status_code >= (500 if reached_out else 400)
-        if is_error and (self.gives_back(response) or not self.policy.keeps(response.status_code)):
+        tells, status = self.policy.is_error, response.status_code
+        if tells is not None and status < 400 and is_true(tells(response)):
+            raise NotKept(response)
+        is_error = status >= (500 if reached_out else 400)
+        if is_error and (self.gives_back(response) or not self.policy.keeps(status)):
             raise NotKept(response)
         check_for_rollback(response)
         return self.capture(response)
