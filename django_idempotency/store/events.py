@@ -1,10 +1,11 @@
 """The audit trail: an event is written in the transaction of the change that it is about."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, QuerySet, Value
+from django.db.models import QuerySet, Value
 
 from django_idempotency.core.audit import Kind
 from django_idempotency.core.refs import Ref
@@ -39,10 +40,20 @@ def exists(ref: Ref, kind: Kind) -> bool:
 
 
 def events_before(retention: timedelta, using: str) -> QuerySet[IdempotencyEvent]:
-    """Return the events older than the retention, except those of open records: settling one needs its story."""
-    still_open = IdempotencyKey.objects.filter(id=OuterRef("record_id"), status__in=Status.OPEN)
+    """Return the events that are older than the retention."""
     old = IdempotencyEvent.objects.using(using).filter(at__lte=StatementNow() - Value(retention))
-    return old.filter(~Exists(still_open)).order_by("at")
+    return old.order_by("at", "pk")
+
+
+def list_settled(events: Sequence[tuple[int, UUID]], using: str) -> list[int]:
+    """Return those of the events whose record is not open: settling a record needs its story.
+
+    The records are asked by their ids: no engine joins events with records that it distributes by scope.
+    """
+    named = {record for _, record in events}
+    still_open = IdempotencyKey.objects.using(using).filter(id__in=named, status__in=Status.OPEN)
+    open_records = set(still_open.values_list("id", flat=True))
+    return [event for event, record in events if record not in open_records]
 
 
 def _storable(text: str) -> str:
