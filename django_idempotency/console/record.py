@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -30,7 +30,7 @@ MAY_SEE_CONTENT: Final = "django_idempotency.view_content"
 EVENTS_SHOWN: Final = 200
 AROUND: Final = 500  # how many records before and after are looked at for neighbours
 NEIGHBOURS: Final = 3
-BEFORE_ALL, AFTER_ALL = datetime(1970, 1, 2, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
+A_CENTURY: Final = timedelta(days=36_500)  # no record is so far from another
 NO_RECONCILER: Final = gettext_lazy("waits for an operator, because its operation has no reconciler")
 
 
@@ -122,8 +122,8 @@ def find_neighbours(row: Any) -> dict[str, list[Neighbour]]:
         ~Q(pk=row.pk),
         principal=row.principal,
         operation=row.operation,
-        created_at__gte=Coalesce(Subquery(older), Value(BEFORE_ALL)),
-        created_at__lte=Coalesce(Subquery(newer), Value(AFTER_ALL)),
+        created_at__gte=Coalesce(Subquery(older), Value(row.created_at - A_CENTURY)),
+        created_at__lte=Coalesce(Subquery(newer), Value(row.created_at + A_CENTURY)),
     )
     found = list(near.order_by("created_at", "pk")[: 2 * AROUND])
     before = [Neighbour(each) for each in found if each.created_at <= row.created_at]

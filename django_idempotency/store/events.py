@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import Final
 from uuid import UUID
 
 from django.db import transaction
@@ -11,7 +12,12 @@ from django_idempotency.core.audit import Kind
 from django_idempotency.core.refs import Ref
 from django_idempotency.core.states import Status
 from django_idempotency.fields import StatementNow
-from django_idempotency.models import IdempotencyEvent, IdempotencyKey
+from django_idempotency.models import IdempotencyEvent
+from django_idempotency.store.dialects import Statement, among_states
+
+STILL_OPEN: Final = Statement(
+    "", f"SELECT id FROM idempotency_key WHERE id {{among ids}} AND status {among_states(Status.OPEN)}"
+)
 
 
 def write(ref: Ref, kind: Kind, *, actor: str = "", reason: str = "") -> None:
@@ -51,9 +57,8 @@ def list_settled(events: Sequence[tuple[int, UUID]], using: str) -> list[int]:
     The records are asked by their ids: no engine joins events with records that it distributes by scope.
     """
     named = {record for _, record in events}
-    still_open = IdempotencyKey.objects.using(using).filter(id__in=named, status__in=Status.OPEN)
-    open_records = set(still_open.values_list("id", flat=True))
-    return [event for event, record in events if record not in open_records]
+    still_open = {UUID(str(record)) for (record,) in STILL_OPEN.rows(using, ids=list(named))}
+    return [event for event, record in events if record not in still_open]
 
 
 def _storable(text: str) -> str:
