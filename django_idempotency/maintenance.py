@@ -120,9 +120,11 @@ def reap(bounds: Bounds | None = None) -> Counter[str]:
         for page in run.read_pages(jobs.find_past):
             _reap_page(page, run)
         if conf.EVENT_RETENTION is not None:
-            _reap_old("events", events.events_before(conf.EVENT_RETENTION, bounds.using), run)
+            old_events = events.events_before(conf.EVENT_RETENTION, bounds.using).values_list("pk", "record_id")
+            _reap_old("events", old_events, run, lambda page: events.list_settled(page, bounds.using))
         if conf.COUNT_RETENTION is not None:
-            _reap_old("counts", outcomes.counts_before(conf.COUNT_RETENTION, bounds.using), run)
+            old_counts = outcomes.counts_before(conf.COUNT_RETENTION, bounds.using).values_list("pk", flat=True)
+            _reap_old("counts", old_counts, run)
     if run.counts["deleted"]:
         announce(signals.pruned, count=run.counts["deleted"], using=bounds.using)
     return run.counts
@@ -130,7 +132,7 @@ def reap(bounds: Bounds | None = None) -> Counter[str]:
 
 def _reap_page(page: list[jobs.Due], run: ActiveRun) -> None:
     using, before = run.bounds.using, run.counts["deleted"]
-    held = delete_page([due.id for due in page], using, run.counts)
+    held = delete_page([due.ref(using) for due in page], using, run.counts)
     if run.counts["deleted"] - before == len(page):
         return
     reply = render(IETF, ABANDONED, 408, safe_new_key=True)
@@ -146,17 +148,22 @@ def _reap_page(page: list[jobs.Due], run: ActiveRun) -> None:
     del run.counts[""]
 
 
-def _reap_old(name: str, old: QuerySet[Any], run: ActiveRun) -> None:
-    """Delete rows in batches; at least one batch in every run, so that short runs make progress too."""
-    bounds = run.bounds
-    while ids := list(old.values_list("pk", flat=True)[: bounds.batch_size]):
-        if bounds.dry_run:
-            run.counts[name] = len(ids)
+def _reap_old(name: str, old: QuerySet[Any], run: ActiveRun, choose: Callable[[list[Any]], list[Any]] = list) -> None:
+    """Delete rows in batches; at least one batch in every run, so that short runs make progress too.
+
+    `choose` returns the primary keys of those rows of a batch that may go.
+    """
+    bounds, kept = run.bounds, 0
+    while page := list(old[kept : kept + bounds.batch_size]):
+        if ids := choose(page):
+            if bounds.dry_run:
+                run.counts[name] = len(ids)
+                return
+            run.counts[name] += old.model._default_manager.using(bounds.using).filter(pk__in=ids).delete()[0]
+            bounds.progress(run.counts)
+        if len(page) < bounds.batch_size or (ids and run.is_over()):
             return
-        run.counts[name] += old.model._default_manager.using(bounds.using).filter(pk__in=ids).delete()[0]
-        bounds.progress(run.counts)
-        if len(ids) < bounds.batch_size or run.is_over():
-            return
+        kept += len(page) - len(ids)
         run.pause()
 
 

@@ -36,5 +36,5 @@ def _move(record: IdempotencyKey, *columns: str) -> None:
     """Move times that are set into the past; the others have no meaning in the record's state."""
     past = StatementNow() - _JUST_OVER
     for column in columns:
-        rows = IdempotencyKey.objects.filter(pk=record.pk, **{f"{column}__isnull": False})
+        rows = IdempotencyKey.objects.filter(scope=record.scope, pk=record.pk, **{f"{column}__isnull": False})
         rows.update(**{column: past})

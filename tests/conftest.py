@@ -12,17 +12,20 @@ import pytest
 from django.conf import settings
 from django.contrib.contenttypes.management import create_contenttypes
 from django.db import connection
+from django.db.backends.signals import connection_created
 from django.db.models.signals import post_migrate
 from pytest_django.plugin import DjangoDbBlocker
 
 from django_idempotency.flow.registry import temporary_registrations
 from django_idempotency.monitoring.outcomes import COUNTERS
+from tests.kit import sent
 from tests.kit.processes import Site, database_beside, running_site
 from tests.kit.proxy import Proxy, alias_through_proxy
 
 FOLDERS_OF_PROCESSES = {"acceptance", "browser", "celery"}
 FIXTURES_OF_PROCESSES = {"own_database", "running"}  # the database of servers; the servers of testproject
 KEPT = {"django_content_type", "auth_permission"}  # what migrating puts there
+connection_created.connect(sent.watch)
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # the real ones are slow on purpose
 
 
@@ -58,6 +61,15 @@ def _counts_end_with_their_test() -> Iterator[None]:
     if COUNTERS._timer is not None:
         COUNTERS._timer.cancel()
     COUNTERS.reset()
+
+
+@pytest.fixture(autouse=True)
+def _every_engine_takes_what_the_package_sent(django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """PostgreSQL takes it: the test has shown that."""
+    yield
+    if sent.has_fresh():
+        with django_db_blocker.unblock():
+            assert sent.take_refused() == {}
 
 
 @pytest.fixture

@@ -2,11 +2,12 @@
 
 import json
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import OuterRef, Q, Subquery
-from django.db.models.functions import Length
+from django.db.models import Q, Subquery, Value
+from django.db.models.functions import Coalesce, Length
 from django.urls import reverse
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
@@ -29,6 +30,7 @@ MAY_SEE_CONTENT: Final = "django_idempotency.view_content"
 EVENTS_SHOWN: Final = 200
 AROUND: Final = 500  # how many records before and after are looked at for neighbours
 NEIGHBOURS: Final = 3
+A_CENTURY: Final = timedelta(days=36_500)  # no record is so far from another
 NO_RECONCILER: Final = gettext_lazy("waits for an operator, because its operation has no reconciler")
 
 
@@ -53,14 +55,7 @@ def build_url(record: UUID, site: str) -> str:
 
 def find_row(rows: Rows, record: UUID) -> Any:
     """Return the record with what its page shows, and without what only some may see."""
-    others = IdempotencyKey.objects.using(rows.db).order_by().values("created_at")
-    older = others.filter(created_at__lt=OuterRef("created_at")).order_by("-created_at")[AROUND : AROUND + 1]
-    newer = others.filter(created_at__gt=OuterRef("created_at")).order_by("created_at")[AROUND : AROUND + 1]
-    annotated = rows.annotate(
-        body_size=Length("response_body"),
-        around_from=Subquery(older),
-        around_to=Subquery(newer),
-    )
+    annotated = rows.annotate(body_size=Length("response_body"))
     return annotated.defer(None).defer("response_body", "response_headers").filter(pk=record).first()
 
 
@@ -119,10 +114,17 @@ def find_neighbours(row: Any) -> dict[str, list[Neighbour]]:
     """Return records of the same principal and operation, among those created just before and just after."""
     if not row.principal:
         return {"before": [], "after": []}
-    base = IdempotencyKey.objects.using(alias()).only("id", "key", "status", "created_at", "attempts")
-    same = Q(principal=row.principal, operation=row.operation) & ~Q(pk=row.pk)
-    around = {"created_at__gte": row.around_from, "created_at__lte": row.around_to}
-    near = base.filter(same, **{bound: moment for bound, moment in around.items() if moment is not None})
+    base = IdempotencyKey.objects.using(alias())
+    times = base.order_by().values("created_at")
+    older = times.filter(created_at__lt=row.created_at).order_by("-created_at")[AROUND : AROUND + 1]
+    newer = times.filter(created_at__gt=row.created_at).order_by("created_at")[AROUND : AROUND + 1]
+    near = base.only("id", "key", "status", "created_at", "attempts").filter(
+        ~Q(pk=row.pk),
+        principal=row.principal,
+        operation=row.operation,
+        created_at__gte=Coalesce(Subquery(older), Value(row.created_at - A_CENTURY)),
+        created_at__lte=Coalesce(Subquery(newer), Value(row.created_at + A_CENTURY)),
+    )
     found = list(near.order_by("created_at", "pk")[: 2 * AROUND])
     before = [Neighbour(each) for each in found if each.created_at <= row.created_at]
     after = [Neighbour(each) for each in found if each.created_at > row.created_at]

@@ -169,7 +169,7 @@ def _reaping(places: Sequence[Place]) -> None:
     one, two = places[:2]
     call = _call("reaping")
     token = _claim(one, call)
-    delete = partial(two.do, deletion.delete, [call.id], two.alias)
+    delete = partial(two.do, deletion.delete, [call.ref(two.alias)], two.alias)
     one.do(attempts.complete, call.ref(one.alias), token, _REPLY, success=True)
     if delete():
         raise Broken("A response was deleted before its time.")

@@ -70,7 +70,7 @@ DEFER = Statement(
     f"""
     UPDATE idempotency_key
     SET status = 'pending', deferred = TRUE, on_lost_lease = 'resume', locked_until = {{now + %(pick_up)s}},
-        expires_at = CASE WHEN tainted OR steps_done > 0 THEN NULL ELSE {{now + retention_seconds}} END,
+        expires_at = {{now + CASE WHEN tainted OR steps_done > 0 THEN NULL ELSE retention_seconds END}},
         progress = CASE WHEN run_name = '' THEN %(progress)s ELSE progress END,
         arguments = CASE WHEN run_name = '' THEN %(arguments)s ELSE arguments END,
         run_name = CASE WHEN run_name = '' THEN %(run_name)s ELSE run_name END
@@ -84,7 +84,7 @@ REQUEUE = Statement(
     UPDATE idempotency_key
     SET status = 'pending', last_error_code = %(code)s, attempts = attempts + 1,
         locked_until = {{now + %(pick_up)s}},
-        expires_at = CASE WHEN steps_done > 0 THEN NULL ELSE {{now + retention_seconds}} END
+        expires_at = {{now + CASE WHEN steps_done > 0 THEN NULL ELSE retention_seconds END}}
     WHERE {_MINE} AND status = 'in_progress' AND deferred AND NOT tainted AND attempts < %(cap)s
     """,
 )

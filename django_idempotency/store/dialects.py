@@ -33,7 +33,7 @@ class Dialect:
 
     vendor: str
     now: str
-    later: str  # {} is a number of seconds
+    later: str  # {} is a number of seconds or NULL; it goes into no CASE and no COALESCE, where Citus refuses a clock
     left: str  # {} is a column; seconds until then
     minute: str  # {} is a time; the minute it falls into
     quote: str
@@ -81,7 +81,8 @@ DIALECTS: Final = {
     "postgresql": Dialect(
         vendor="postgresql",
         now="STATEMENT_TIMESTAMP()",
-        later="STATEMENT_TIMESTAMP() + ({}) * INTERVAL '1 s'",
+        # Not `timestamptz + interval`, which is STABLE: Citus refuses a column inside it. To a microsecond the same.
+        later="TO_TIMESTAMP(DATE_PART('epoch', STATEMENT_TIMESTAMP()) + ({}))",
         left="DATE_PART('epoch', {} - STATEMENT_TIMESTAMP())",
         minute="DATE_TRUNC('minute', {})",
         quote='"',

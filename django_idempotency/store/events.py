@@ -1,16 +1,23 @@
 """The audit trail: an event is written in the transaction of the change that it is about."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import Final
+from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, QuerySet, Value
+from django.db.models import QuerySet, Value
 
 from django_idempotency.core.audit import Kind
 from django_idempotency.core.refs import Ref
 from django_idempotency.core.states import Status
 from django_idempotency.fields import StatementNow
-from django_idempotency.models import IdempotencyEvent, IdempotencyKey
+from django_idempotency.models import IdempotencyEvent
+from django_idempotency.store.dialects import Statement, among_states
+
+STILL_OPEN: Final = Statement(
+    "", f"SELECT id FROM idempotency_key WHERE id {{among ids}} AND status {among_states(Status.OPEN)}"
+)
 
 
 def write(ref: Ref, kind: Kind, *, actor: str = "", reason: str = "") -> None:
@@ -39,10 +46,19 @@ def exists(ref: Ref, kind: Kind) -> bool:
 
 
 def events_before(retention: timedelta, using: str) -> QuerySet[IdempotencyEvent]:
-    """Return the events older than the retention, except those of open records: settling one needs its story."""
-    still_open = IdempotencyKey.objects.filter(id=OuterRef("record_id"), status__in=Status.OPEN)
+    """Return the events that are older than the retention."""
     old = IdempotencyEvent.objects.using(using).filter(at__lte=StatementNow() - Value(retention))
-    return old.filter(~Exists(still_open)).order_by("at")
+    return old.order_by("at", "pk")
+
+
+def list_settled(events: Sequence[tuple[int, UUID]], using: str) -> list[int]:
+    """Return those of the events whose record is not open: settling a record needs its story.
+
+    The records are asked by their ids: no engine joins events with records that it distributes by scope.
+    """
+    named = {record for _, record in events}
+    still_open = {UUID(str(record)) for (record,) in STILL_OPEN.rows(using, ids=list(named))}
+    return [event for event, record in events if record not in still_open]
 
 
 def _storable(text: str) -> str:

@@ -12,7 +12,7 @@ _HERE = "scope = %(scope)s AND id = %(id)s"
 # Settling gives all tries back. If steps are done, the record does not expire: their writes must not be forgotten.
 _SETTLED = """
     tainted = FALSE, reconcile_after = NULL, reconcile_attempts = 0,
-    expires_at = CASE WHEN steps_done > 0 THEN NULL ELSE {now + retention_seconds} END
+    expires_at = {now + CASE WHEN steps_done > 0 THEN NULL ELSE retention_seconds END}
 """
 # A verdict counts for the attempt it was asked about: the token is the one that was read before the poll.
 _AS_READ = f"{_HERE} AND status = 'unknown' AND attempt_token = %(read_token)s"

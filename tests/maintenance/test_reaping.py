@@ -9,17 +9,17 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db import OperationalError, connection, models
+from django.db import NotSupportedError, OperationalError, connection, models
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from pytest_django.plugin import DjangoDbBlocker
 
 from django_idempotency import maintenance
+from django_idempotency.core.refs import Ref
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.finish import release
 from django_idempotency.models import IdempotencyKey
@@ -191,6 +191,32 @@ def test_a_receiver_that_refuses_keeps_no_others() -> None:
     assert records() == {gone[2].call.id}
 
 
+@pytest.mark.django_db
+def test_an_engine_that_locks_one_scope_at_a_time_gets_scope_by_scope(vendor: str) -> None:
+    if vendor == "sqlite":
+        pytest.skip("it locks no rows")
+    gone = [past(completed()) for _ in range(4)]
+    change(gone[1], scope="bob payments")
+    change(gone[3], scope="bob payments")
+    payments = [paid_by(attempt) for attempt in gone]
+    locks: list[set[str]] = []
+
+    def refuse_several_scopes(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        """As Citus does, where every shard may hold a row of the statement."""
+        if "FOR UPDATE" in sql:
+            locks.append({"alice payments", "bob payments"}.intersection(params))
+            if len(locks[-1]) != 1:
+                raise NotSupportedError("could not run distributed query with FOR UPDATE/SHARE commands")
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(refuse_several_scopes):
+        assert +maintenance.reap() == {"deleted": 4}
+
+    assert locks[0] == {"alice payments", "bob payments"}
+    assert sorted(map(len, locks[1:])) == [1, 1]
+    assert Payment.objects.filter(pk__in=[each.pk for each in payments], idempotency_key=None).count() == 4
+
+
 LOCK_LIMIT = {
     "postgresql": ("SET lock_timeout = '100ms'", "SET lock_timeout = 0"),
     "mysql": ("SET SESSION innodb_lock_wait_timeout = 1", "SET SESSION innodb_lock_wait_timeout = DEFAULT"),
@@ -232,8 +258,8 @@ def test_where_all_is_held_a_page_is_not_waited_for_row_by_row(monkeypatch: pyte
         past(completed(expiry="soft"))
     tries: list[int] = []
 
-    def waits(ids: list[UUID], using: str) -> int:
-        tries.append(len(ids))
+    def waits(page: list[Ref], using: str) -> int:
+        tries.append(len(page))
         raise contention()
 
     monkeypatch.setattr(deletion, "delete", waits)
@@ -245,7 +271,7 @@ def test_where_all_is_held_a_page_is_not_waited_for_row_by_row(monkeypatch: pyte
 def test_a_database_that_is_gone_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     past(completed())
 
-    def gone(ids: list[UUID], using: str) -> int:
+    def gone(page: list[Ref], using: str) -> int:
         raise OperationalError("the server closed the connection")
 
     monkeypatch.setattr(deletion, "delete", gone)

@@ -91,6 +91,26 @@ def test_an_unsettled_record_keeps_its_story_however_old(status: str) -> None:
     assert IdempotencyEvent.objects.get().pk == kept
 
 
+@pytest.mark.parametrize(
+    ("bounds", "counted", "left"),
+    [
+        (Bounds(batch_size=2), 2, 0),
+        (Bounds(batch_size=2, max_runtime=0), 1, 1),
+        (Bounds(batch_size=2, dry_run=True), 1, 2),
+    ],
+)
+def test_stories_that_are_kept_do_not_keep_others(bounds: Bounds, counted: int, left: int) -> None:
+    attempt = doubtful()
+    IdempotencyEvent.objects.all().delete()
+    kept = {event(timedelta(days=3000), attempt.call.id) for _ in range(5)}
+    gone = {event(timedelta(days=2000)) for _ in range(2)}
+
+    assert maintenance.reap(bounds) == {"events": counted}
+
+    remaining = set(IdempotencyEvent.objects.values_list("pk", flat=True))
+    assert (remaining & kept, len(remaining & gone)) == (kept, left)
+
+
 def test_a_settled_record_outlives_its_story() -> None:
     event(timedelta(days=91), completed().call.id)
     assert maintenance.reap() == {"events": 1}
