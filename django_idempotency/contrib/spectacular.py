@@ -29,7 +29,7 @@ from django_idempotency.rest_framework import IdempotentMixin, OperationView
 
 __all__ = ["SchemaGenerator"]
 
-_DEFERRING: Final = {"defer", "adefer"}
+_DEFERRING: Final = {"idempotency", "defer"}  # a queryset can be deferred too
 
 
 class EndpointEnumerator(generators.EndpointEnumerator):
@@ -76,9 +76,9 @@ def _arguments_of(view: Any, method: str, handler: Any) -> Arguments | None:
 
 
 def _defers(handler: Any) -> bool:
-    """True if a method hands its work over itself: it names `defer`. What it calls is not read."""
+    """True if a method itself calls `request.idempotency.defer`: its code has both names. What it calls is not read."""
     codes = [layer.__code__ for layer in layers(handler) if hasattr(layer, "__code__")]
-    return any(_DEFERRING.intersection(code.co_names) for code in codes)
+    return any(_DEFERRING.issubset(code.co_names) for code in codes)
 
 
 class ProtectedSchema(AutoSchema):

@@ -99,6 +99,11 @@ class Deferring(Plain):
         return request.idempotency.defer(export, title="may")
 
 
+class Fetching(Plain):
+    def post(self, request: Request) -> Response:
+        return Response({"name": [group.pk for group in Group.objects.defer("name")]}, 201)
+
+
 class LoudSchema(AutoSchema):
     def get_summary(self) -> str:
         return f"LOUD {type(self.view).__name__}"
@@ -188,6 +193,7 @@ urlpatterns = [
     path("stripe", Stripe.as_view(), name="stripe"),
     path("own-json", OwnJson.as_view(), name="own-json"),
     path("deferring", Deferring.as_view(), name="deferring"),
+    path("fetching", Fetching.as_view(), name="fetching"),
     path("described", Described.as_view(), name="described"),
     path("loud", Loud.as_view(), name="loud"),
     path("louder", Louder.as_view(), name="louder"),

@@ -219,7 +219,8 @@ def test_retention_and_scope_are_told(document: Document, path: str, expected: t
 def test_deferred_work_is_accepted_and_has_a_status(document: Document) -> None:
     accepted = post(document, "deferring")["responses"]["202"]
     assert accepted["headers"].keys() == {"Retry-After", "Location"}
-    assert "202" not in post(document, "plain")["responses"]
+    for other in ("plain", "fetching"):
+        assert "202" not in post(document, other)["responses"]
     status = document["paths"]["/idempotency/operations/{ref}/"]["get"]
     assert codes(document, status) == {
         "404": {"idempotency_operation_not_found"},
@@ -263,6 +264,11 @@ def test_a_project_keeps_a_schema_class_of_its_own(settings: Any) -> None:
     found = post(document_of(), "plain")
     assert found["summary"] == "whispered"
     assert header(found) is not None
+
+
+def test_paths_may_be_rewritten() -> None:
+    with patched_settings({"SCHEMA_PATH_PREFIX": "/things", "SCHEMA_PATH_PREFIX_TRIM": True}):
+        assert header(document_of()["paths"]["/{id}/close/"]["post"]) is not None
 
 
 class Theirs(generators.SchemaGenerator):
