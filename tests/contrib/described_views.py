@@ -104,6 +104,12 @@ class Fetching(Plain):
         return Response({"name": [group.pk for group in Group.objects.defer("name")]}, 201)
 
 
+class Hidden(Plain):
+    @extend_schema(exclude=True)
+    def post(self, request: Request) -> Response:
+        return super().post(request)
+
+
 class LoudSchema(AutoSchema):
     def get_summary(self) -> str:
         return f"LOUD {type(self.view).__name__}"
@@ -194,6 +200,7 @@ urlpatterns = [
     path("own-json", OwnJson.as_view(), name="own-json"),
     path("deferring", Deferring.as_view(), name="deferring"),
     path("fetching", Fetching.as_view(), name="fetching"),
+    path("hidden", Hidden.as_view(), name="hidden"),
     path("described", Described.as_view(), name="described"),
     path("loud", Loud.as_view(), name="loud"),
     path("louder", Louder.as_view(), name="louder"),

@@ -248,6 +248,10 @@ def test_what_extend_schema_says_stays(document: Document) -> None:
     assert responses["201"]["headers"].keys() == {"Idempotency-Replayed"}
 
 
+def test_an_endpoint_that_is_excluded_stays_so(document: Document) -> None:
+    assert document["paths"]["/hidden"].keys() == {"get"}
+
+
 @pytest.mark.parametrize("path", ["described", "loud", "louder"])
 def test_a_view_keeps_a_schema_of_its_own(document: Document, path: str) -> None:
     assert post(document, path)["summary"] == f"LOUD {path.capitalize()}"
