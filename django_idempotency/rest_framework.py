@@ -57,10 +57,9 @@ class IdempotentRequest(Request):
 
 
 class IdempotentMixin(_View):
-    """Protect the POST and PATCH of a view. `idempotency` holds the policy's arguments; None protects nothing.
-
-    A method or action decorated with `@idempotent` has a policy of its own, one marked `@exempt` has none.
-    """
+    # Protects the POST and PATCH of a view. `idempotency` holds the policy's arguments; None protects nothing.
+    # A method or action decorated with `@idempotent` has a policy of its own, one marked `@exempt` has none.
+    # This is no docstring, because drf-spectacular would publish it as the description of each view without one.
 
     idempotency: Mapping[str, Any] | Arguments | None = {}
 

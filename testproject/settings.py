@@ -103,7 +103,12 @@ REST_FRAMEWORK: dict[str, Any] = {
 }
 if DESCRIBED:
     REST_FRAMEWORK["DEFAULT_SCHEMA_CLASS"] = "drf_spectacular.openapi.AutoSchema"
-SPECTACULAR_SETTINGS = {"TITLE": "Payments", "VERSION": "1", "SERVE_INCLUDE_SCHEMA": False}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Payments",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "DEFAULT_GENERATOR_CLASS": "django_idempotency.contrib.spectacular.SchemaGenerator",
+}
 
 CELERY_BROKER_URL = os.environ.get("CELERY_BROKER_URL", "filesystem://")
 CELERY_ACCEPT_CONTENT = ["json"]

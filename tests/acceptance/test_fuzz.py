@@ -128,9 +128,19 @@ def test_no_request_is_answered_with_a_500(site: Site, sent: dict[str, Any]) -> 
 
 
 def test_nothing_made_from_the_services_own_schema_is_answered_with_a_500(site: Site) -> None:
-    """Each request twice with a key of its own, and once with an odd one that others have used."""
+    """Each request twice with a key of its own, and once with an odd one that others have used.
+
+    The layer's own responses are those that the schema describes.
+    """
     schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed: the schema is not fuzzed")
     schema = schemathesis.openapi.from_dict(site.anyone.get("/schema/?format=json").json())
+    checks = schemathesis.checks
+    described = [
+        checks.status_code_conformance,
+        checks.content_type_conformance,
+        checks.response_headers_conformance,
+        checks.response_schema_conformance,
+    ]
     operations = {found.ok().label: found.ok() for found in schema.get_all_operations()}
     assert operations.keys() >= {"POST /payments/", "GET /payments/", "GET /payments/{id}/"}
     seen = Counter[int]()
@@ -148,6 +158,8 @@ def test_nothing_made_from_the_services_own_schema_is_answered_with_a_500(site: 
                 keyed = {"Idempotency-Key": on_the_wire(key)} if key else {}
                 answer = case.call(base_url=site.service.url, headers={**ALICE, **keyed}, timeout=30)
                 assert answer.status_code < 500, case.as_curl_command()
+                if "application/problem+json" in answer.headers.get("content-type", []):
+                    case.validate_response(answer, checks=described)
                 seen[answer.status_code] += 1
 
         fuzz()

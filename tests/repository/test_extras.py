@@ -21,6 +21,7 @@ IMPORTED = {
     "celery": ["django_idempotency.tasks", "celery.bin.worker", "celery.bin.beat", "kombu.transport.redis"],
     "beat": ["django_celery_beat.schedulers", "django_idempotency.management.beat"],
     "postgres": ["django.db.backends.postgresql.base"],
+    "openapi": ["django_idempotency.contrib.spectacular"],
     "prometheus": ["django_idempotency.contrib.prometheus"],
     "otel": ["django_idempotency.contrib.opentelemetry"],
     "ninja": ["django_idempotency.ninja"],

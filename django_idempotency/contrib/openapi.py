@@ -1,0 +1,248 @@
+"""What a policy means in an OpenAPI document: the key's header, the layer's own responses, their schemas."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+from django_idempotency.core import problems
+from django_idempotency.core.keys import KeyRule, parse_key
+from django_idempotency.core.policy import AfterExpiry, Policy
+from django_idempotency.core.problems import Problem
+from django_idempotency.core.profiles import IETF, Profile, Shape
+from django_idempotency.core.states import Status
+from django_idempotency.exceptions import InvalidKey
+
+Schema: TypeAlias = dict[str, Any]
+Register: TypeAlias = Callable[[str, Schema], Schema]  # adds a component, and returns the reference to it
+
+_REFERENCE: Final = problems.EXAMPLE_KEY  # of a record; it is a UUID too
+_SAME_KEY: Final = {"safe_new_key": False, "operation_ref": _REFERENCE}
+_NEW_KEY: Final = {"safe_new_key": True}
+# The members that a problem has besides those of RFC 9457 and its code, with examples.
+_MEMBERS: Final[Mapping[Problem, Mapping[str, Any]]] = {
+    problems.INVALID_KEY: {"reason": "too_short"},
+    problems.MISMATCH: _NEW_KEY,
+    problems.IN_FLIGHT: _SAME_KEY,
+    problems.UNKNOWN: _SAME_KEY,
+    problems.EXPIRED: _NEW_KEY,
+    problems.ABANDONED: _NEW_KEY,
+}
+_ANY_OBJECT: Final = {"type": "object", "additionalProperties": True}
+# Validation errors and missing permissions, which few projects describe. A generated client has to accept them too.
+_OF_THE_FRAMEWORK: Final = {400, 403}
+_RETRIED: Final = {problems.IN_FLIGHT, problems.NOTHING_DONE, problems.UNAVAILABLE}
+_SCOPES: Final[Mapping[str | None, str]] = {
+    None: "authenticated caller",
+    "session": "browser session",
+    "session-through-login": "browser session",
+}
+
+
+def describe_policy(policy: Policy) -> Schema:
+    """Return the extension `x-idempotency`: what a client may rely on, for people and machines."""
+    owner = "owner that the service determines" if callable(policy.scope) else _SCOPES[policy.scope]
+    return {
+        "mode": policy.mode.value,
+        "profile": policy.profile.name,
+        "scope": f"One key for each {'tenant, ' if policy.tenant else ''}{owner} and operation.",
+        "retention_seconds": None if policy.retention is None else int(policy.retention.total_seconds()),
+        "after_expiry": policy.after_expiry.value,
+    }
+
+
+def key_parameter(policy: Policy) -> Schema:
+    """Return the header in which a request carries its key."""
+    rule = policy.key
+    form = "in double quotes" if rule.strict else "bare or in double quotes"
+    parameter = {
+        "name": policy.profile.header,
+        "in": "header",
+        "required": policy.required,
+        "description": "Makes this request safe to retry. Send a new key with each new request, and the same key with "
+        f"each retry. A key has {rule.min_length} to {rule.max_length} characters, {form}.",
+        "schema": {
+            "type": "string",
+            "minLength": rule.min_length + 2 * rule.strict,
+            "maxLength": rule.max_length + 2,
+            "pattern": _key_pattern(rule),
+        },
+    }
+    example = f'"{problems.EXAMPLE_KEY}"' if rule.strict else problems.EXAMPLE_KEY
+    try:
+        parse_key([example], rule)
+    except InvalidKey:
+        return parameter
+    return {**parameter, "example": example}
+
+
+def _key_pattern(rule: KeyRule) -> str:
+    """Match a key as it is sent. Quotes and backslashes are left out, which a quoted key could have with escapes."""
+    length = f"{{{rule.min_length},{rule.max_length}}}"
+    quoted = rf'"[ !#-\[\]-~]{length}"'
+    return f"^{quoted}$" if rule.strict else rf"^([!#-+\x2D-:<-~]{length}|{quoted})$"
+
+
+def replayed_header(profile: Profile) -> Schema:
+    """Return the response header that marks a replay."""
+    description = "Only on a replay: the stored response to an earlier request with the same key."
+    return {profile.replayed_header: {"description": description, "schema": _text(enum=["true"])}}
+
+
+def own_responses(policy: Policy, register: Register, *, defers: bool) -> dict[str, Schema]:
+    """Return the responses that the layer gives in the place of the view, by status."""
+    responses = problem_responses(policy.profile, _problems_of(policy), register)
+    return {**responses, "202": _accepted_response(register), **_abandoned_response(register)} if defers else responses
+
+
+def _problems_of(policy: Policy) -> Iterator[tuple[int, Problem]]:
+    profile = policy.profile
+    if policy.required:
+        yield profile.missing, problems.MISSING_KEY
+    yield profile.invalid, problems.INVALID_KEY
+    yield 403, problems.NO_PRINCIPAL
+    yield profile.in_flight, problems.IN_FLIGHT
+    yield profile.unknown, problems.UNKNOWN
+    yield profile.mismatch, problems.MISMATCH
+    if policy.after_expiry is AfterExpiry.GONE:
+        yield profile.gone, problems.EXPIRED
+    yield profile.unavailable, problems.NOTHING_DONE
+    yield profile.unavailable, problems.UNAVAILABLE
+
+
+def problem_responses(profile: Profile, found: Iterable[tuple[int, Problem]], register: Register) -> dict[str, Schema]:
+    """Return the responses of these problems, those of one status as alternatives."""
+    by_status: dict[int, list[Problem]] = {}
+    for status, problem in found:
+        by_status.setdefault(status, []).append(problem)
+    return {
+        str(status): {
+            "description": " ".join(f"{each.title}." for each in several),
+            "content": {problems.choose_media_type(profile): _problem_content(profile, status, several, register)},
+            **_problem_headers(profile, several),
+        }
+        for status, several in by_status.items()
+    }
+
+
+def _problem_content(profile: Profile, status: int, several: list[Problem], register: Register) -> Schema:
+    bodies = {each: problems.build_members(profile, each, status, **_MEMBERS.get(each, {})) for each in several}
+    if profile.shape is Shape.PROBLEM and profile.reshape is not None:  # JSON of the project's own making
+        examples = {problem.code: {"value": body} for problem, body in bodies.items()}
+        return {"schema": {**_ANY_OBJECT}, "examples": examples}
+    alternatives = [_component_of(profile, problem, body, register) for problem, body in bodies.items()]
+    if status in _OF_THE_FRAMEWORK:
+        alternatives.append({**_ANY_OBJECT, "description": "An error response of the view or of the framework."})
+    return {"schema": alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives}}
+
+
+def _component_of(profile: Profile, problem: Problem, body: Mapping[str, Any], register: Register) -> Schema:
+    """Return a reference to the schema of one kind of problem. Its code tells it from the others of its status."""
+    name = _type_name(problem.code if profile.shape is Shape.PROBLEM else f"{profile.shape}_{problem.code}")
+    schema = {**_like(body, name, register), "description": problem.detail}
+    if "safe_new_key" in body:  # then the reference is there as well, unless a new key is safe
+        schema["properties"].setdefault("operation_ref", _text(example=_REFERENCE))
+    return register(name, schema)
+
+
+def _problem_headers(profile: Profile, several: Iterable[Problem]) -> Schema:
+    link = {"Link": {"description": "The published rules of idempotency keys.", "schema": _text()}}
+    headers = {
+        **({} if _RETRIED.isdisjoint(several) else _retry_after()),
+        **(link if profile.documentation else {}),
+    }
+    return {"headers": headers} if headers else {}
+
+
+def _retry_after() -> Schema:
+    return {
+        "Retry-After": {"description": "Seconds to wait before a retry.", "schema": {"type": "integer", "minimum": 1}}
+    }
+
+
+def _accepted_response(register: Register) -> Schema:
+    """Return the 202 for work that was handed to a worker."""
+    accepted = problems.ACCEPTED
+    name = _type_name(accepted.code)
+    body = {"code": accepted.code, "title": accepted.title, "detail": accepted.detail, "operation_ref": _REFERENCE}
+    schema = {**_like(body, name, register), "description": accepted.detail}
+    address = {"description": "The address of the work's status.", "schema": _text(format="uri-reference")}
+    return {
+        "description": f"{accepted.title}.",
+        "content": {"application/json": {"schema": register(name, schema)}},
+        "headers": {**_retry_after(), "Location": address},
+    }
+
+
+def _abandoned_response(register: Register) -> dict[str, Schema]:
+    """Return the response to work that no worker began. The reaper stores it, which knows no profile."""
+    return problem_responses(IETF, [(408, problems.ABANDONED)], register)
+
+
+def status_responses(policy: Policy, register: Register) -> dict[str, Schema]:
+    """Return the responses of the status view of deferred work."""
+    profile = policy.profile
+    found = [
+        (404, problems.NOT_FOUND),
+        (profile.unknown, problems.UNKNOWN),
+        (409, problems.NOTHING_DONE),
+        (profile.gone, problems.EXPIRED),
+        (profile.unavailable, problems.UNAVAILABLE),
+    ]
+    body = _object(
+        {
+            "operation_ref": _text(example=_REFERENCE),
+            "status": _one_of(
+                register, "IdempotencyOperationState", Status.PENDING, Status.IN_PROGRESS, Status.UNKNOWN
+            ),
+            "steps": {"type": "array", "items": _text(), "description": "The steps that are done."},
+            "recovery_point": _text(description="The last step that is done; empty before the first one."),
+        }
+    )
+    body["properties"]["progress"] = _object({"done": {"type": "integer"}, "total": {"type": "integer"}})
+    return {
+        **problem_responses(profile, found, register),
+        **_abandoned_response(register),
+        "202": {
+            "description": "The work is waiting or running.",
+            "content": {"application/json": {"schema": register("IdempotencyOperationStatus", body)}},
+            "headers": _retry_after(),
+        },
+        "default": {
+            "description": "The response to the request that handed the work over, once the work is done: as for a "
+            "retry of that request.",
+            "headers": replayed_header(profile),
+        },
+    }
+
+
+def _text(**more: Any) -> Schema:
+    return {"type": "string", **more}
+
+
+def _like(example: Any, name: str, register: Register) -> Schema:
+    """Return the schema of values like this one, whose member `code` has this value alone."""
+    match example:
+        case bool():
+            return {"type": "boolean", "example": example}
+        case int():
+            return {"type": "integer"}
+        case str():
+            return _text(example=example)
+    return _object(
+        {
+            member: _one_of(register, f"{name}Code", value) if member == "code" else _like(value, name, register)
+            for member, value in example.items()
+        }
+    )
+
+
+def _one_of(register: Register, name: str, *values: str) -> Schema:
+    """Allow these values. drf-spectacular names enums by itself, and with ours among them the project's differently."""
+    return register(name, _text(enum=[str(value) for value in values]))
+
+
+def _object(members: Schema) -> Schema:
+    return {"type": "object", "properties": members, "required": list(members)}
+
+
+def _type_name(code: str) -> str:
+    return "".join(word.capitalize() for word in code.split("_"))

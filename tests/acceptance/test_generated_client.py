@@ -1,0 +1,117 @@
+"""A client that a generator made of the service's OpenAPI document tells each response of the layer by its type."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from drf_spectacular.settings import patched_settings
+
+from tests.kit.processes import Site
+
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("site", ["off"], indirect=True)]
+
+GENERATOR = "openapi-python-client>=0.29"
+FOR_CLIENTS = {"COMPONENT_SPLIT_REQUEST": True, "PARSER_WHITELIST": ["rest_framework.parsers.JSONParser"]}
+
+# What somebody writes who has the generated package and no other description of the service. The field `simulate` is
+# not in the document.
+PROGRAM = """
+import json, sys
+from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
+
+from payments_client import AuthenticatedClient
+from payments_client.api.exports import exports_create
+from payments_client.api.idempotency import idempotency_operations_retrieve
+from payments_client.api.payments import payments_create
+from payments_client.models import (
+    ExportRequest, IdempotencyKeyAccepted, IdempotencyKeyInProgress, IdempotencyKeyInvalid,
+    IdempotencyKeyReusedWithDifferentPayload, IdempotencyNotExecuted, IdempotencyOperationNotFound,
+    IdempotencyOperationStatus, IdempotencyOutcomeUnknown, Payment, PaymentRequest,
+)
+
+client = AuthenticatedClient(base_url=sys.argv[1], token="alice-token", prefix="Token", timeout=60)
+
+
+def pay(key, amount=5, **simulate):
+    body = PaymentRequest(amount=amount, currency="EUR", customer="ada")
+    if simulate:
+        body["simulate"] = simulate
+    return payments_create.sync_detailed(client=client, body=body, idempotency_key=key)
+
+
+def expect(kind, response):
+    assert isinstance(response.parsed, kind), (response.status_code, response.content)
+    return response
+
+
+key = str(uuid4())
+first, replay = expect(Payment, pay(key)), expect(Payment, pay(key))
+assert first.parsed == replay.parsed
+assert [each.headers.get("Idempotency-Replayed") for each in (first, replay)] == [None, "true"]
+
+reused = expect(IdempotencyKeyReusedWithDifferentPayload, pay(key, amount=6)).parsed
+assert reused.safe_new_key is True
+assert expect(IdempotencyKeyInvalid, pay("a, b")).parsed.reason == "several_values"
+
+refused = pay(str(uuid4()), amount=-1)  # a validation error, which the document does not describe
+assert "amount" in json.loads(refused.content), refused.content
+assert "amount" in refused.parsed
+
+nothing = expect(IdempotencyNotExecuted, pay(str(uuid4()), fail="before"))
+assert int(nothing.headers["Retry-After"]) >= 1
+
+key = str(uuid4())
+pay(key, fail="after")
+assert expect(IdempotencyOutcomeUnknown, pay(key, fail="after")).parsed.safe_new_key is False
+
+for seconds in (1, 5, 25, 125):  # a slow machine may send the second request when the first has ended
+    with ThreadPoolExecutor() as pool:
+        both = list(pool.map(lambda key: pay(key, sleep=seconds).parsed, [str(uuid4())] * 2))
+    if {type(each) for each in both} == {Payment, IdempotencyKeyInProgress}:
+        break
+else:
+    raise AssertionError(both)
+
+accepted = exports_create.sync_detailed(client=client, body=ExportRequest(page=1), idempotency_key=str(uuid4()))
+reference = expect(IdempotencyKeyAccepted, accepted).parsed.operation_ref
+expect(IdempotencyOperationStatus, idempotency_operations_retrieve.sync_detailed(reference, client=client))
+expect(IdempotencyOperationNotFound, idempotency_operations_retrieve.sync_detailed(str(uuid4()), client=client))
+"""
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment that has the generator and nothing of this project."""
+    folder = tmp_path_factory.mktemp("generator")
+    venv.create(folder, with_pip=False)
+    made = folder / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", str(made), "install", "--quiet", "--disable-pip-version-check"]
+    installed = subprocess.run([*pip, GENERATOR], capture_output=True, text=True, check=False)
+    if installed.returncode and "No matching distribution" in installed.stderr:
+        pytest.skip(f"NOT TESTED: no package index has {GENERATOR}, so no client is generated")
+    assert installed.returncode == 0, installed.stderr
+    return made
+
+
+def test_each_response_of_the_layer_has_a_type(site: Site, python: Path, tmp_path: Path) -> None:
+    document = tmp_path / "openapi.json"
+    with patched_settings(FOR_CLIENTS):
+        call_command("spectacular", "--format", "openapi-json", "--file", document, "--validate", "--fail-on-warn")
+    assert json.loads(document.read_text())["paths"].keys() >= {"/payments/", "/exports/"}
+    run(python, tmp_path, "-m", "openapi_python_client", "generate", "--path", document.name, "--meta", "none",
+        "--output-path", "payments_client", "--fail-on-warning")  # fmt: skip
+
+    run(python, tmp_path, "-c", PROGRAM, site.service.url)
+
+
+def run(python: Path, folder: Path, *arguments: str) -> None:
+    path = {"PATH": f"{python.parent}:/usr/bin:/bin"}  # the generator formats its output with the ruff that it brings
+    done = subprocess.run([python, *arguments], cwd=folder, env=path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
