@@ -201,6 +201,10 @@ def test_everything_works_afterwards(admin_client: Client) -> None:
     assert completed().call.id in rows()
     with connection.schema_editor() as editor:  # what a later migration may do
         editor.execute("ALTER TABLE idempotency_key ADD COLUMN later text, DROP CONSTRAINT idempotency_key_expiry")
+    call_command("migrate", "django_idempotency", "zero", verbosity=0)
+    assert (
+        fetch(f"SELECT relname FROM pg_class WHERE relnamespace = '{SCHEMA}'::regnamespace AND relname ~ '_p0'") == []
+    )
 
 
 def test_a_dry_run_changes_nothing_and_says_all() -> None:
