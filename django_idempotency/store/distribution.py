@@ -1,7 +1,7 @@
 """Distributes the table of the records over the nodes of Citus, by scope, and brings it back.
 
-The other tables stay where they are, on the coordinator. They hold few rows. PostgreSQL locks the rows that a
-maintenance job changes; Citus would lock a whole reference table for each UPDATE and DELETE.
+The other tables stay where they are, on the coordinator. They hold few rows, and PostgreSQL locks those that a
+maintenance job changes. As reference tables they would take one UPDATE or DELETE at a time, and no insert meanwhile.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ _HAS_CITUS: Final = "SELECT 1 FROM pg_extension WHERE extname = 'citus'"
 _IS_DISTRIBUTED: Final = "SELECT 1 FROM pg_dist_partition WHERE logicalrelid = {} AND partmethod = 'h'"
 
 
-class Step(NamedTuple):
+class Stage(NamedTuple):
     """One statement. Those that change nothing but the catalog wait for locks a moment only."""
 
     statement: str
@@ -38,19 +38,19 @@ class Distribution:
     """What is left to do, one statement after the other. A run that was stopped is continued by the next one."""
 
     using: str
-    steps: list[Step]
+    stages: list[Stage]
 
     def list_statements(self) -> list[str]:
-        return [step.statement for step in self.steps]
+        return [stage.statement for stage in self.stages]
 
     def run(self, progress: Callable[[str], None]) -> dict[str, Any]:
-        for statement, is_short in self.steps:
+        for statement, is_short in self.stages:
             progress(statement)
             if is_short:
                 patiently(self.using, TABLE_WAIT, partial(execute, self.using, [statement]))
             else:
                 execute(self.using, [statement])
-        return {"primary_key": read_layout(self.using).primary_key, "statements": len(self.steps)}
+        return {"primary_key": read_layout(self.using).primary_key, "statements": len(self.stages)}
 
 
 def plan_distribution(using: str, *, colocate_with: str, reverse: bool, dry_run: bool) -> Distribution:
@@ -67,29 +67,29 @@ def plan_distribution(using: str, *, colocate_with: str, reverse: bool, dry_run:
     is_distributed = has_citus and bool(fetch(using, _IS_DISTRIBUTED.format(layout.table)))
     table = _literal(layout.name(TABLE))
     if reverse:
-        gather = [Step(f"SELECT undistribute_table({table})")] if is_distributed else []
-        steps = [*gather, *_rekey(layout, "id")]
+        gather = [Stage(f"SELECT undistribute_table({table})")] if is_distributed else []
+        stages = [*gather, *_rekey(layout, "id")]
     else:
         where = f"{table}, 'scope', colocate_with => {_literal(colocate_with)}"
-        spread = [] if is_distributed else [Step(f"SELECT create_distributed_table_concurrently({where})")]
-        steps = [*_rekey(layout, "scope, id"), *spread]
-    if not steps:
+        spread = [] if is_distributed else [Stage(f"SELECT create_distributed_table_concurrently({where})")]
+        stages = [*_rekey(layout, "scope, id"), *spread]
+    if not stages:
         raise Refused(f"{TABLE} is {'not ' if reverse else ''}distributed already.")
     if not reverse:
         check_dependents(using)
-    return Distribution(using, steps)
+    return Distribution(using, stages)
 
 
-def _rekey(layout: Layout, columns: str) -> list[Step]:
+def _rekey(layout: Layout, columns: str) -> list[Stage]:
     """Change the primary key. Only the last statement locks the table; an index that was not finished is made anew."""
     if layout.primary_key == f"PRIMARY KEY ({columns})":
         return []
     key, table = f"{TABLE}_pkey", layout.name(TABLE)
     index = f"{NEW}_pkey"
     return [
-        Step(f"DROP INDEX CONCURRENTLY IF EXISTS {layout.name(index)}"),
-        Step(f"CREATE UNIQUE INDEX CONCURRENTLY {index} ON {table} ({columns})"),
-        Step(f"ALTER TABLE {table} DROP CONSTRAINT {key}, ADD CONSTRAINT {key} PRIMARY KEY USING INDEX {index}", True),
+        Stage(f"DROP INDEX CONCURRENTLY IF EXISTS {layout.name(index)}"),
+        Stage(f"CREATE UNIQUE INDEX CONCURRENTLY {index} ON {table} ({columns})"),
+        Stage(f"ALTER TABLE {table} DROP CONSTRAINT {key}, ADD CONSTRAINT {key} PRIMARY KEY USING INDEX {index}", True),
     ]
 
 

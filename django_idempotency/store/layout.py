@@ -21,7 +21,7 @@ MIRROR: Final = f"{TABLE}_mirror"  # the trigger, and its function
 TABLE_WAIT: Final = 1.5
 # Shorter than deadlock_timeout: where a request and the copy wait for each other, the copy begins again.
 ROW_WAIT: Final = 0.5
-TRIES: Final = 60
+LOCK_TRIES: Final = 60
 PAUSE: Final = 1.0  # seconds between two tries, in which requests have their turn
 
 _LAYOUT: Final = f"""
@@ -118,7 +118,7 @@ def execute(using: str, statements: Iterable[str]) -> int:
 
 def patiently(using: str, wait: float, work: Callable[[], T]) -> T:
     """Work in a transaction that waits for each lock a moment only, and again while others hold one."""
-    left = TRIES
+    left = LOCK_TRIES
     while True:
         try:
             with transaction.atomic(using=using):
@@ -130,7 +130,7 @@ def patiently(using: str, wait: float, work: Callable[[], T]) -> T:
             left -= 1
             if not left:
                 raise Refused(
-                    f"Other transactions held locks on {TABLE} in each of {TRIES} tries. Run the command again when "
-                    "they have ended: it continues where it stopped."
+                    f"Other transactions held locks on {TABLE} in each of {LOCK_TRIES} tries. Run the command again "
+                    "when they have ended: it continues where it stopped."
                 ) from error
         sleep(PAUSE)

@@ -95,7 +95,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Partitioning:
     """The move of all records into a table with so many partitions; 0 for a plain table."""
 
     using: str
@@ -176,7 +176,7 @@ class Undo:
         return {"partitions": self.layout.partitions}
 
 
-def plan_partitions(using: str, partitions: int) -> Move | Undo:
+def plan_partitions(using: str, partitions: int) -> Partitioning | Undo:
     """Return how to have so many partitions, 0 for a plain table. Refused if there is nothing to do, or it cannot be.
 
     An unfinished move is continued, or undone where the table is as it was wanted.
@@ -192,7 +192,7 @@ def plan_partitions(using: str, partitions: int) -> Move | Undo:
             "or undo it with --reverse."
         )
     check_dependents(using)
-    return Move(using, layout, partitions, _plan(using, layout, partitions))
+    return Partitioning(using, layout, partitions, _plan(using, layout, partitions))
 
 
 def _read_parts(using: str, layout: Layout) -> list[tuple[str, int]]:

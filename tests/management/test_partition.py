@@ -93,7 +93,7 @@ def leftovers() -> list[Any]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gives up soon."""
-    monkeypatch.setattr(layout, "TRIES", 2)
+    monkeypatch.setattr(layout, "LOCK_TRIES", 2)
     monkeypatch.setattr(layout, "PAUSE", 0.01)
     monkeypatch.setattr(partitions, "ROW_WAIT", 0.05)
     monkeypatch.setattr(partitions, "TABLE_WAIT", 0.05)
@@ -516,7 +516,7 @@ def test_another_run_was_quicker() -> None:
     fill(50)
     held = rows()
     slow = partitions.plan_partitions("default", 16)
-    assert isinstance(slow, partitions.Move)
+    assert isinstance(slow, partitions.Partitioning)
     partition()
     with transaction.atomic(), pytest.raises(layout.Refused, match="Another run has changed idempotency_key"):
         slow._switch(slow.layout)
@@ -528,7 +528,7 @@ def test_a_transaction_that_would_not_delete_the_copy() -> None:
     call = completed().call
     assert jobs.expire_now(call.ref("default"))
     change = partitions.plan_partitions("default", 2)
-    assert isinstance(change, partitions.Move)
+    assert isinstance(change, partitions.Partitioning)
     options = {**connection.settings_dict["OPTIONS"], "isolation_level": psycopg.IsolationLevel.REPEATABLE_READ}
     with another_alias("repeatable", OPTIONS=options) as using, transaction.atomic(using=using):
         find(call.ref(using))
