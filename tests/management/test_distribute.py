@@ -143,7 +143,7 @@ def test_on_citus() -> None:
 def test_another_database_than_postgresql(command: str, vendor: str) -> None:
     if vendor == "postgresql":
         pytest.skip("that is PostgreSQL")
-    with pytest.raises(CommandError, match=f"'default' is {vendor}: the layout can be changed on PostgreSQL alone"):
+    with pytest.raises(CommandError, match=f"'default' is {vendor}: only PostgreSQL can change the layout"):
         call_command(command, "--noinput")
 
 

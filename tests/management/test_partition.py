@@ -27,6 +27,7 @@ from django_idempotency.monitoring.findings import Code
 from django_idempotency.monitoring.health import examine
 from django_idempotency.store import attempts, claims, deletion, jobs, layout, partitions
 from django_idempotency.store.records import find
+from testproject.payments.models import Payment
 from testproject.servers import ROOT
 from tests.kit.calls import a_call
 from tests.kit.databases import another_alias, elsewhere, kill, running
@@ -304,7 +305,15 @@ def test_a_foreign_key_of_a_model_is_a_finding() -> None:
     assert [dict(each.values) for each in found] == [{"field": "payments.Payment.idempotency_key"}]
 
 
-Record = tuple[UUID, str]
+def test_a_foreign_key_without_a_constraint_is_emptied() -> None:
+    execute(f"CREATE TABLE {SCHEMA}.payments_payment (LIKE public.payments_payment INCLUDING ALL)")
+    partition()
+    call = completed().call
+    payment = Payment.objects.create(owner_id=1, amount=5, currency="EUR", idempotency_key_id=call.id)
+    assert jobs.expire_now(call.ref("default"))
+    assert deletion.delete([call.id], "default") == 1
+    payment.refresh_from_db()
+    assert payment.idempotency_key_id is None
 
 
 class Ledger:
