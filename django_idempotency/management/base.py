@@ -1,6 +1,7 @@
 """What the package's commands share: options, a person's progress, a machine's JSON."""
 
 import json
+from abc import abstractmethod
 from argparse import ArgumentParser, ArgumentTypeError
 from collections import Counter
 from typing import Any, ClassVar, Final
@@ -12,6 +13,7 @@ from django_idempotency import maintenance
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.maintenance import Bounds
 from django_idempotency.monitoring.jobs import BY_NAME
+from django_idempotency.store.layout import Change, Refused
 from django_idempotency.store.limits import name_error
 from django_idempotency.store.records import alias
 
@@ -79,6 +81,55 @@ class JobCommand(StoreCommand):
 
     def _write_progress(self, counts: Counter[str]) -> None:
         self.stderr.write(f"{format_counts(counts)} …")
+
+
+class LayoutCommand(StoreCommand):
+    """Changes how PostgreSQL lays out the records. Shows the SQL first if asked to, and asks a person."""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        add_database(parser)
+        parser.add_argument("--dry-run", action="store_true", help="only print the SQL")
+        parser.add_argument("--json", action="store_true", help="print the result as JSON, and ask nothing")
+        parser.add_argument(
+            "--noinput", "--no-input", action="store_false", dest="interactive", help="ask nothing, and begin"
+        )
+
+    @abstractmethod
+    def plan(self, using: str, options: dict[str, Any]) -> Change:
+        """Return what is to be changed. Refused if nothing is, or if it cannot be."""
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        using = choose_database(options)
+        vendor = connections[using].vendor
+        if vendor != "postgresql":
+            raise CommandError(
+                f"The database {using!r} is {vendor}: only PostgreSQL can change the layout of the table."
+            )
+        try:
+            change = self.plan(using, options)
+            if options["dry_run"]:
+                self._write_statements(change.list_statements(), options)
+                return
+            if options["interactive"] and not options["json"]:
+                self._confirm(using)
+            shows_progress = self.stderr.isatty() and not options["json"]
+            result = change.run(self._write_progress if shows_progress else lambda text: None)
+        except Refused as refused:
+            raise CommandError(str(refused)) from refused
+        text = ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in result.items())
+        self.stdout.write(json.dumps(result) if options["json"] else text)
+
+    def _confirm(self, using: str) -> None:
+        name = connections[using].settings_dict["NAME"]
+        if input(f"This lays out the records of the database {name} anew. Type 'yes' to begin: ") != "yes":
+            raise CommandError("Nothing was changed.")
+
+    def _write_statements(self, statements: list[str], options: dict[str, Any]) -> None:
+        text = "\n".join(f"{statement};" for statement in statements)
+        self.stdout.write(json.dumps({"statements": statements}) if options["json"] else text)
+
+    def _write_progress(self, text: str) -> None:
+        self.stderr.write(f"{text} …")
 
 
 def check_seconds(options: dict[str, Any], *names: str) -> None:

@@ -34,6 +34,7 @@ class Code(StrEnum):
     CLOCKS_APART = "clocks-apart"
     READ_ONLY = "read-only"
     UNIQUE_MISSING = "unique-missing"
+    FOREIGN_KEY = "foreign-key-constraint"
     COMMITS_LOST = "commits-not-durable"
     STANDBYS_LATE = "standbys-asynchronous"
     READS_STALE = "reads-stale"
@@ -123,6 +124,10 @@ SENTENCES: Final[Mapping[Code, str | Promise]] = {
     Code.UNIQUE_MISSING: _(
         "No unique constraint of idempotency_key is on id, or on key and scope, alone: a key can be won twice. A "
         "partitioned table has to be partitioned by scope."
+    ),
+    Code.FOREIGN_KEY: _(
+        "%(field)s has a foreign key constraint, and id alone is not unique in this layout of idempotency_key: a "
+        "migration that makes the constraint fails. Set db_constraint=False on the field."
     ),
     Code.COMMITS_LOST: _(
         "%(setting)s is %(value)s: after a crash of the server, keys that were claimed or completed are forgotten, and "

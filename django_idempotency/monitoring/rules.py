@@ -12,6 +12,7 @@ from django_idempotency.conf import conf
 from django_idempotency.monitoring.durations import OperationStats
 from django_idempotency.monitoring.findings import Code, Finding
 from django_idempotency.monitoring.jobs import SCHEDULED
+from django_idempotency.store.deletion import constrained_pointers
 from django_idempotency.store.server import Server
 
 LATE_SECONDS: Final = 600  # ten sweeps of the usual schedule
@@ -126,6 +127,8 @@ def _find_server(server: Server) -> Iterator[Finding]:
             break
     if not server.keeps_unique:
         yield Finding(Code.UNIQUE_MISSING)
+    if not server.has_unique_id:
+        yield from (Finding(Code.FOREIGN_KEY, {"field": str(each.field)}) for each in constrained_pointers())
     for name, durable in _DURABLE.items():
         if settings.get(name, durable[0]) not in durable:
             yield Finding(Code.COMMITS_LOST, {"setting": name, "value": settings[name]})

@@ -25,6 +25,11 @@ def pointers() -> list[Any]:
     return [each for each in fields if each.auto_created and (each.one_to_many or each.one_to_one)]
 
 
+def constrained_pointers() -> list[Any]:
+    """Return those of them that have a constraint in the database."""
+    return [each for each in pointers() if each.field.db_constraint]
+
+
 def delete(page: list[Ref], using: str) -> int:
     """T19, T20: delete in one statement, or through the ORM's collector if other tables point at records."""
     return _delete_with_collector(page, using) if pointers() else jobs.delete_ended((ref.id for ref in page), using)

@@ -43,6 +43,7 @@ class Server:
     settings: Mapping[str, str] = field(default_factory=dict)
     standbys: int = 0
     keeps_unique: bool = True
+    has_unique_id: bool = True
 
 
 def ask_server(using: str) -> Server:
@@ -55,11 +56,14 @@ def ask_server(using: str) -> Server:
         look_alike = name_look_alike(_ask(cursor, "SELECT VERSION()"))
         if look_alike:
             return Server(look_alike)
+        unique = _find_unique(connection.introspection.get_constraints(cursor, IdempotencyKey._meta.db_table))
         return Server(
             look_alike="Citus" if is_postgresql and _ask(cursor, _CITUS) else "",
             settings=_ask_settings(cursor, _SETTINGS[connection.vendor]),
             standbys=_ask(cursor, _STANDBYS) if is_postgresql else 0,
-            keeps_unique=_keeps_unique(connection.introspection.get_constraints(cursor, IdempotencyKey._meta.db_table)),
+            # A column besides, such as that of a partition, would let one key have two records.
+            keeps_unique=any(columns and columns <= {"id", "scope", "key"} for columns in unique),
+            has_unique_id={"id"} in unique,
         )
 
 
@@ -81,7 +85,5 @@ def _ask_settings(cursor: Any, queries: Iterable[str]) -> dict[str, str]:
     return settings
 
 
-def _keeps_unique(constraints: Mapping[str, Mapping[str, Any]]) -> bool:
-    """True if one key cannot have two records. A column besides, such as that of a partition, would let it."""
-    unique = [set(each["columns"] or ()) for each in constraints.values() if each["unique"]]
-    return any(columns and columns <= {"id", "scope", "key"} for columns in unique)
+def _find_unique(constraints: Mapping[str, Mapping[str, Any]]) -> list[set[str]]:
+    return [set(each["columns"] or ()) for each in constraints.values() if each["unique"]]
