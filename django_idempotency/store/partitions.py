@@ -85,12 +85,11 @@ END $mirror$"""
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Every statement of a move. `copy` is for the pages of one part, from the first up to the last."""
+    """Every statement of the move. `copy` is for the pages of one part, from the first up to the last."""
 
     build: list[str]
     copy: str
-    analyze: str
-    compare: str
+    compare: list[str]
     switch: list[str]
 
 
@@ -108,7 +107,7 @@ class Partitioning:
         parts = _read_parts(self.using, self.layout)
         copies = [self.plan.copy.format(part=part, first=0, last=pages) for part, pages in parts]
         build = self.plan.build if self.layout.copy is None else []
-        return [*build, *copies, self.plan.analyze, self.plan.compare, *self.plan.switch]
+        return [*build, *copies, *self.plan.compare, *self.plan.switch]
 
     def run(self, progress: Callable[[str], None]) -> dict[str, Any]:
         """Make the new table if an earlier run has not, fill it, compare, and switch."""
@@ -137,8 +136,8 @@ class Partitioning:
                 progress(f"{done:,} of {total:,} pages, {copied:,} records copied")
 
     def _compare(self) -> int:
-        execute(self.using, [self.plan.analyze])
-        ((records, digest, copied, copied_digest),) = fetch(self.using, self.plan.compare)
+        execute(self.using, self.plan.compare[:1])
+        ((records, digest, copied, copied_digest),) = fetch(self.using, self.plan.compare[1])
         if (records, digest) != (copied, copied_digest):
             raise Refused(
                 f"{TABLE} holds {records} records and its copy {copied}, or their contents differ. Nothing was "
@@ -147,16 +146,15 @@ class Partitioning:
         return int(records)
 
     def _switch(self, layout: Layout) -> None:
-        lock, *rest = self.plan.switch
-        execute(self.using, [lock])
+        execute(self.using, self.plan.switch[:1])
         if read_layout(self.using) != layout:
             raise Refused(f"Another run has changed {TABLE} in the meantime. Nothing was switched.")
-        execute(self.using, rest)
+        execute(self.using, self.plan.switch[1:])
 
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """Removes what an unfinished move left."""
+    """Removes what an unfinished run left."""
 
     using: str
     layout: Layout
@@ -165,21 +163,20 @@ class Undo:
         table, new, mirror = map(self.layout.name, (TABLE, NEW, MIRROR))
         return [
             f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE",
-            f"DROP TRIGGER {MIRROR} ON {table}",
-            f"DROP FUNCTION {mirror}()",
+            f"DROP FUNCTION {mirror}() CASCADE",
             f"DROP TABLE {new}",
         ]
 
     def run(self, progress: Callable[[str], None]) -> dict[str, Any]:
-        progress("removing what the unfinished run left")
+        progress("undoing the unfinished run")
         patiently(self.using, TABLE_WAIT, partial(execute, self.using, self.list_statements()))
         return {"partitions": self.layout.partitions}
 
 
 def plan_partitions(using: str, partitions: int) -> Partitioning | Undo:
-    """Return how to have so many partitions, 0 for a plain table. Refused if there is nothing to do, or it cannot be.
+    """Return how to have so many partitions, 0 for a plain table; an unfinished run is continued, or undone.
 
-    An unfinished move is continued, or undone where the table is as it was wanted.
+    Refused if there is nothing to do, or if it cannot be done.
     """
     layout = read_layout(using)
     if bool(layout.partitions) is bool(partitions):
@@ -225,11 +222,9 @@ def _plan(using: str, layout: Layout, partitions: int) -> Plan:
     ]
     renamed = list[str]()
     for name, kind, constraint, create, how in read(_INDEXES):
-        if kind:
-            definition = f"PRIMARY KEY ({words['key']})" if kind == "p" else constraint
-            build.append(f'ALTER TABLE {new} ADD CONSTRAINT "{name}_new" {definition}')
-        else:
-            build.append(f'{create} "{name}_new" ON {new}{how}')
+        own = f"PRIMARY KEY ({words['key']})" if kind == "p" else constraint
+        added = f'ALTER TABLE {new} ADD CONSTRAINT "{name}_new" {own}'
+        build.append(added if kind else f'{create} "{name}_new" ON {new}{how}')
         renamed.append(f'ALTER INDEX {layout.schema}."{name}_new" RENAME TO "{name}"')
     build += [text for (text,) in read(_COMMENT_AND_GRANTS)]
     build += [
@@ -243,8 +238,7 @@ def _plan(using: str, layout: Layout, partitions: int) -> Plan:
         build=build,
         copy=f"INSERT INTO {new} ({words['columns']}) SELECT {words['columns']} FROM ONLY {{part}}"
         " WHERE ctid >= '({first},0)' AND ctid < '({last},0)' FOR KEY SHARE ON CONFLICT DO NOTHING",
-        analyze=f"ANALYZE {new}",
-        compare=f"SELECT a.*, b.* FROM ({digest} {table}) AS a, ({digest} {new}) AS b",
+        compare=[f"ANALYZE {new}", f"SELECT a.*, b.* FROM ({digest} {table}) AS a, ({digest} {new}) AS b"],
         switch=[
             f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE",
             f"DROP TABLE {table}",
