@@ -67,6 +67,7 @@ LAYERS: Final = (
             (
                 "decorators", "middleware", "rest_framework", "operations", "once", "reconciliation", "maintenance",
                 "tasks", "tenants", "testing", "urls", "health_urls",
+                "rules_urls",
             ),
         ),
     ),

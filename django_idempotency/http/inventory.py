@@ -64,11 +64,11 @@ class ListedEndpoint:
         return _package(_view(self.endpoint).__module__)
 
 
-def take_inventory() -> list[ListedEndpoint]:
-    """Return every endpoint of the project. ValueError if the settings, or a policy under them, are wrong."""
+def take_inventory(root: Any = None) -> list[ListedEndpoint]:
+    """Return every endpoint of the project, or of this URLconf. ValueError if the settings or a policy are wrong."""
     default_policy()
     grouped: dict[tuple[int, str], list[Endpoint]] = {}
-    for endpoint in project_routes():
+    for endpoint in project_routes(root):
         if endpoint.contradiction:
             raise ValueError(f"/{endpoint.route}: {endpoint.contradiction}")
         grouped.setdefault((id(endpoint.callback), endpoint.name), []).append(endpoint)

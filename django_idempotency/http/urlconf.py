@@ -124,9 +124,12 @@ def project_endpoints() -> list[Endpoint]:
     return [endpoint for endpoint in project_routes() if not endpoint.contradiction]
 
 
-def project_routes() -> list[Endpoint]:
-    """Return every route of the project; none if it has no URLs, or if the settings are wrong (E001 and E003)."""
-    root = urlconf()
+def project_routes(root: Any = None) -> list[Endpoint]:
+    """Return every route of the project; none if it has no URLs, or if the settings are wrong (E001 and E003).
+
+    `root` is a URLconf other than ROOT_URLCONF.
+    """
+    root = root or urlconf()
     try:
         policy()
     except (TypeError, ValueError):

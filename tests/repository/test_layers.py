@@ -24,7 +24,7 @@ RANKS = (
     {"flow"},
     {
         "http", "monitoring", "decorators", "middleware", "rest_framework", "operations", "once", "reconciliation",
-        "maintenance", "tasks", "tenants", "testing", "urls", "health_urls",
+        "maintenance", "tasks", "tenants", "testing", "urls", "health_urls", "rules_urls",
     },
     {"checks", "console", "management", "contrib", "admin", "apps", "templatetags"},
 )  # fmt: skip
