@@ -63,6 +63,11 @@ class ListedEndpoint:
         """Return the installed package that the view belongs to; empty if it is the project's own."""
         return _package(_view(self.endpoint).__module__)
 
+    @property
+    def is_foreign(self) -> bool:
+        """True if the view belongs to an installed package and has no policy of its own, as the admin's views."""
+        return bool(self.package) and not self.endpoint.is_protected
+
 
 def take_inventory(root: Any = None) -> list[ListedEndpoint]:
     """Return every endpoint of the project, or of this URLconf. ValueError if the settings or a policy are wrong."""

@@ -65,7 +65,7 @@ def list_rules(root: Any, prefix: str) -> list[dict[str, Any]]:
     """
     found: dict[str, dict[str, Any]] = {}
     for entry in take_inventory(root):
-        if entry.policy is not None and entry.policy.published and not entry.package:
+        if entry.policy is not None and entry.policy.published and not entry.is_foreign:
             rules = describe_policy(entry.policy)
             shared = found.setdefault(json.dumps(rules), {"endpoints": [], **rules})
             shared["endpoints"].append(describe_endpoint(entry, prefix))

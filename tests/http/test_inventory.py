@@ -10,6 +10,7 @@ from io import StringIO
 from typing import Any
 
 import pytest
+from django.contrib.auth.views import LoginView
 from django.core.management import CommandError, call_command
 from django.http import HttpRequest, HttpResponse
 from django.test import Client
@@ -121,7 +122,9 @@ def test_a_protected_endpoint_is_listed_with_its_policy(settings: Any, registrat
         "required": False,
     }
     reconciler("orders.create")(lambda record: NotLanded())
-    settings.ROOT_URLCONF = urls_of(idempotent(**policy)(answer), idempotent(mode="atomic", scope=owner)(answer))
+    settings.ROOT_URLCONF = urls_of(
+        idempotent(**policy)(answer), idempotent(mode="atomic", scope=owner, published=False)(answer)
+    )
 
     assert endpoints() == [
         {
@@ -144,6 +147,7 @@ def test_a_protected_endpoint_is_listed_with_its_policy(settings: Any, registrat
             "share_anonymous": False,
             "anonymous_unprotected": False,
             "required": False,
+            "published": True,
             "profile": "stripe",
         },
         {
@@ -166,6 +170,7 @@ def test_a_protected_endpoint_is_listed_with_its_policy(settings: Any, registrat
             "share_anonymous": False,
             "anonymous_unprotected": False,
             "required": True,
+            "published": False,
             "profile": "ietf",
         },
     ]
@@ -244,6 +249,15 @@ def test_installed_packages_are_counted_and_listed_when_asked() -> None:
     assert ("any", "/admin/login/", "unprotected") in everything
     assert ("GET", "/idempotency/operations/<str:ref>/", "not needed") in everything
     assert json.loads(said("--all", "--json"))["not_listed"] == {}
+
+
+def test_a_view_of_an_installed_package_with_a_policy_of_its_own_is_listed(settings: Any) -> None:
+    settings.ROOT_URLCONF = urls_of(LoginView.as_view(), idempotent(mode="atomic")(LoginView.as_view()))
+    assert in_short(endpoints()) == {
+        ("POST", "/1/", "protected"),
+        ("PUT GET", "/1/", "not needed"),
+    }
+    assert json.loads(said("--json"))["not_listed"] == {"django.contrib.auth": 2}
 
 
 def test_a_project_that_is_an_installed_package_is_listed_itself(settings: Any) -> None:

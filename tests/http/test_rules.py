@@ -77,8 +77,18 @@ class OtherUrls:
     urlpatterns = [path("orders/", protected(), name="orders")]
 
 
+@csrf_exempt
+@idempotent(mode="leased")
+async def answer_async(request: HttpRequest) -> HttpResponse:
+    return answer(request)
+
+
 class OtherUrlsWithRules:
-    urlpatterns = [*OtherUrls.urlpatterns, path("rules/", include("django_idempotency.rules_urls"))]
+    urlpatterns = [
+        *OtherUrls.urlpatterns,
+        path("async/", answer_async, name="async"),
+        path("rules/", include("django_idempotency.rules_urls")),
+    ]
 
 
 def choosing_urls(get_response: Any) -> Any:
@@ -281,9 +291,13 @@ def test_the_page_is_english_whatever_the_browser_prefers(settings: Any) -> None
 # How error responses lead to it
 
 
-def refusals(person: Person, url: str) -> list[Any]:
-    person.post(url)
-    return [person.post(url, key=None), person.post(url, key=""), person.post(url, {"other": 1})]
+def refusals(person: Person, url: str, **more: Any) -> list[Any]:
+    person.post(url, **more)
+    return [
+        person.post(url, key=None, **more),
+        person.post(url, key="", **more),
+        person.post(url, {"other": 1}, **more),
+    ]
 
 
 @pytest.mark.parametrize("url", ["/orders/", "/rest/"])
@@ -323,8 +337,10 @@ def test_the_address_is_that_of_the_request_s_own_urls(alice: Person, settings: 
     ruled = alice.post("/orders/", key=None, headers={"Host": "ruled.example"})
     assert (plain.json()["type"], "Link" in plain) == ("about:blank", False)
     assert ruled.json()["type"] == "/rules/#idempotency_key_missing"
+    for response in refusals(alice, "/async/", headers={"Host": "ruled.example"}):
+        assert response.json()["type"] == f"/rules/#{response.json()['code']}"
     listed = Client().get("/rules/", headers={"Host": "ruled.example", "Accept": "application/json"}).json()["rules"]
-    assert [each["endpoints"] for each in listed] == [[{"methods": ["PATCH", "POST"], "path": "/orders/"}]]
+    assert [endpoint["path"] for each in listed for endpoint in each["endpoints"]] == ["/orders/", "/async/"]
 
 
 def test_the_address_has_the_prefix_that_the_server_puts_before_the_project(alice: Person) -> None:

@@ -54,8 +54,8 @@ class Command(BaseCommand):
             found = take_inventory()
         except (TypeError, ValueError) as error:
             raise CommandError(str(error)) from error
-        left_out = Counter(entry.package for entry in found if entry.package and not options["all"])
-        listed = [entry for entry in found if entry.package not in left_out]
+        left_out = Counter(entry.package for entry in found if entry.is_foreign and not options["all"])
+        listed = [entry for entry in found if options["all"] or not entry.is_foreign]
         if options["json"]:
             self.stdout.write(json.dumps({"endpoints": list(map(describe_entry, listed)), "not_listed": left_out}))
         else:
@@ -107,6 +107,7 @@ def describe_entry(entry: ListedEndpoint) -> dict[str, Any]:
         "share_anonymous": policy.share_anonymous,
         "anonymous_unprotected": policy.anonymous_unprotected,
         "required": policy.required,
+        "published": policy.published,
         "profile": policy.profile.name,
     }
 
