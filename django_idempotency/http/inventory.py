@@ -4,12 +4,14 @@ import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import PurePath
 from typing import Any, Final
 
 from asgiref.sync import iscoroutinefunction
 from django.apps import apps
+from django.core.signals import setting_changed
+from django.dispatch import receiver
 from django.urls import ResolverMatch
 
 from django_idempotency.conf import Arguments, default_policy, middleware, urlconf
@@ -43,6 +45,10 @@ class ListedEndpoint:
     policy: Policy | None
 
     @property
+    def shown_methods(self) -> str:
+        return " ".join(self.methods) or "any"
+
+    @property
     def operation(self) -> str:
         return (self.policy.operation if self.policy else "") or self.endpoint.name
 
@@ -69,8 +75,14 @@ class ListedEndpoint:
         return bool(self.package) and not self.endpoint.is_protected
 
 
-def take_inventory(root: Any = None) -> list[ListedEndpoint]:
-    """Return every endpoint of the project, or of this URLconf. ValueError if the settings or a policy are wrong."""
+def take_inventory() -> list[ListedEndpoint]:
+    """Return every endpoint of the project. ValueError if the settings, or a policy under them, are wrong."""
+    return list_endpoints(urlconf())
+
+
+@lru_cache(maxsize=16)  # to walk a URLconf takes milliseconds, and anybody may ask for the rules page
+def list_endpoints(root: Any) -> list[ListedEndpoint]:
+    """Return every endpoint of a URLconf. ValueError if the settings, or a policy under them, are wrong."""
     default_policy()
     grouped: dict[tuple[int, str], list[Endpoint]] = {}
     for endpoint in project_routes(root):
@@ -78,6 +90,11 @@ def take_inventory(root: Any = None) -> list[ListedEndpoint]:
             raise ValueError(f"/{endpoint.route}: {endpoint.contradiction}")
         grouped.setdefault((id(endpoint.callback), endpoint.name), []).append(endpoint)
     return [entry for same in grouped.values() for entry in _entries(same)]
+
+
+@receiver(setting_changed)
+def _forget_endpoints(**kwargs: Any) -> None:
+    list_endpoints.cache_clear()
 
 
 def _entries(same: list[Endpoint]) -> Iterator[ListedEndpoint]:

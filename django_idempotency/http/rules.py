@@ -3,11 +3,8 @@
 import json
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any, Final
 
-from django.core.signals import setting_changed
-from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.template.defaultfilters import filesizeformat
@@ -23,7 +20,7 @@ from django_idempotency.core.fingerprint import FingerprintRule
 from django_idempotency.core.policy import AfterExpiry, Policy
 from django_idempotency.core.profiles import Profile
 from django_idempotency.http.atomic_requests import opt_out_of_atomic_requests
-from django_idempotency.http.inventory import ListedEndpoint, take_inventory
+from django_idempotency.http.inventory import ListedEndpoint, list_endpoints
 from django_idempotency.http.responses import OMITTED_HEADER
 from django_idempotency.monitoring.units import format_interval
 
@@ -57,24 +54,18 @@ def describe_problem(problem: problems.Problem, request: HttpRequest) -> dict[st
     }
 
 
-@lru_cache(maxsize=16)  # to walk the URLconf takes milliseconds, and anybody may ask
 def list_rules(root: Any, prefix: str) -> list[dict[str, Any]]:
     """Return the rules of the protected endpoints. Endpoints with the same rules share an entry.
 
     `root` is the URLconf of the request, and `prefix` what the server puts before its paths.
     """
     found: dict[str, dict[str, Any]] = {}
-    for entry in take_inventory(root):
+    for entry in list_endpoints(root):
         if entry.policy is not None and entry.policy.published and not entry.is_foreign:
             rules = describe_policy(entry.policy)
             shared = found.setdefault(json.dumps(rules), {"endpoints": [], **rules})
             shared["endpoints"].append(describe_endpoint(entry, prefix))
     return list(found.values())
-
-
-@receiver(setting_changed)
-def _forget_rules(**kwargs: Any) -> None:
-    list_rules.cache_clear()
 
 
 def describe_endpoint(entry: ListedEndpoint, prefix: str) -> dict[str, Any]:

@@ -127,7 +127,7 @@ def format_list(listed: Sequence[ListedEndpoint], left_out: Counter[str], width:
 def format_cells(entry: ListedEndpoint) -> list[str]:
     """Return the cells of an entry. Each says what it is, so that no heading is needed where a row is wrapped."""
     policy = entry.policy
-    start = [format_methods(entry), ", ".join(entry.paths)]
+    start = [entry.shown_methods, ", ".join(entry.paths)]
     if policy is None:
         return [*start, entry.view]
     return [
@@ -173,12 +173,8 @@ def format_rows(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
         yield line.rstrip()
 
 
-def format_methods(entry: ListedEndpoint) -> str:
-    return " ".join(entry.methods) or "any"
-
-
 def format_methods_and_paths(entry: ListedEndpoint) -> str:
-    return f"{format_methods(entry)} {', '.join(entry.paths)}"
+    return f"{entry.shown_methods} {', '.join(entry.paths)}"
 
 
 def format_limit(length: timedelta | None) -> str:
