@@ -19,7 +19,7 @@ from django_idempotency.conf import Arguments
 from django_idempotency.decorators import protect
 from django_idempotency.http.context import NONE, attach
 from django_idempotency.http.exchange import gate
-from django_idempotency.http.urlconf import POLICY_MARK, Endpoint, layers
+from django_idempotency.http.urlconf import Endpoint
 
 __all__ = ["IdempotencyMiddleware"]
 
@@ -35,14 +35,11 @@ def _is_left_alone(view: Any, method: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _has_its_own_policy(view: Any, method: str) -> bool:
-    """True if the view is decorated, exempt or one of Django REST framework's, under any number of decorators.
+    """True if the middleware leaves the view alone.
 
     Around Django REST framework's views a retry would be answered before they authenticate the caller.
     """
-    endpoint = Endpoint("", view)
-    handler = getattr(endpoint.view, method.lower(), None)
-    found = (*endpoint.layers, *layers(handler))
-    return endpoint.is_rest or any(POLICY_MARK in getattr(each, "__dict__", {}) for each in found)
+    return Endpoint("", view).has_own_policy(method)
 
 
 class IdempotencyMiddleware(MiddlewareMixin):

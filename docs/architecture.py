@@ -67,6 +67,7 @@ LAYERS: Final = (
             (
                 "decorators", "middleware", "ninja", "rest_framework", "operations", "once", "reconciliation",
                 "maintenance", "key_sources", "tasks", "tenants", "testing", "urls", "health_urls",
+                "rules_urls",
             ),
         ),
     ),

@@ -20,6 +20,7 @@ urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/", admin.site.urls),
     path("idempotency/", include("django_idempotency.urls")),
+    path("idempotency/rules/", include("django_idempotency.rules_urls")),
     path("idempotency/health/", include("django_idempotency.health_urls")),
     path("payments/", payments.PaymentViewSet.as_view({"get": "list", "post": "create"}), name="payments"),
     path("payments/<int:pk>/", payments.PaymentViewSet.as_view({"get": "retrieve"}), name="payment"),

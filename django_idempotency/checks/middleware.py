@@ -11,9 +11,8 @@ from django.utils.module_loading import import_string
 from django_idempotency.checks.permissions import functions_inside, permission_in, refusals_inside
 from django_idempotency.conf import middleware, policy
 from django_idempotency.core.policy import Mode
+from django_idempotency.http.inventory import MIDDLEWARE
 from django_idempotency.http.urlconf import POLICY_MARK, Endpoint, project_endpoints
-
-MIDDLEWARE: Final = "django_idempotency.middleware.IdempotencyMiddleware"
 
 
 def check_middleware(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:

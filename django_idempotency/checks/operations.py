@@ -7,10 +7,10 @@ from typing import Any, Final
 from django.apps.config import AppConfig
 from django.core.checks import CheckMessage, Error, Warning
 
-from django_idempotency.checks.middleware import MIDDLEWARE
 from django_idempotency.conf import conf, middleware
 from django_idempotency.core.states import LostLease
 from django_idempotency.flow.registry import reconciled_operations
+from django_idempotency.http.inventory import MIDDLEWARE
 from django_idempotency.http.urlconf import Endpoint, project_endpoints
 
 _LISTED: Final = 20  # a longer list is cut, and the others are counted

@@ -134,6 +134,7 @@ class Policy:
     guessable_anonymous: bool = False  # let them use keys that another caller could guess
     wait: timedelta = timedelta(0)  # how long a duplicate waits for the response before it is rejected
     authorize: Callable[[Any, Any], bool] | str | None = None  # may reject a replay
+    published: bool = True  # the rules page lists the endpoint
     cache: bool = True  # replays may come from the cache that the setting CACHE_ALIAS names
     upgrade: Callable[[Any], Any] | None = None  # turns a stored response of another schema version into today's
 
@@ -256,6 +257,7 @@ _TYPES: Final[Mapping[str, ArgumentType]] = {
     "guessable_anonymous": FLAG,
     "wait": TIMEDELTA,
     "authorize": optional(AUTHORIZATION),
+    "published": FLAG,
     "cache": FLAG,
     "upgrade": optional(FUNCTION),
 }

@@ -119,6 +119,23 @@ NOT_FOUND: Final = Problem(
 )
 
 
+PROBLEMS: Final = (
+    MISSING_KEY,
+    INVALID_KEY,
+    MISMATCH,
+    IN_FLIGHT,
+    ACCEPTED,
+    UNKNOWN,
+    EXPIRED,
+    NO_PRINCIPAL,
+    NOTHING_DONE,
+    UNAVAILABLE,
+    EXHAUSTED,
+    ABANDONED,
+    NOT_FOUND,
+)
+
+
 def explain_missing_key(profile: Profile, strict: bool, *lookalikes: str) -> str:
     """Return the detail of MISSING_KEY, with the header to send. `lookalikes` are headers that were sent instead."""
     key = f'"{EXAMPLE_KEY}"' if strict else EXAMPLE_KEY
@@ -126,14 +143,21 @@ def explain_missing_key(profile: Profile, strict: bool, *lookalikes: str) -> str
     return f"{MISSING_KEY.detail} For example: `{profile.header}: {key}`.{sent}"
 
 
-def build_members(profile: Profile, problem: Problem, status: int, detail: str = "", **members: Any) -> dict[str, Any]:
-    """Return the JSON members of an error response in the profile's shape."""
+def find_rules(profile: Profile, problem: Problem, page: str) -> str:
+    """Return the address that explains a problem: the profile's own, or else its section of the rules page, if any."""
+    return profile.documentation or (page and f"{page}#{problem.code}")
+
+
+def build_members(
+    profile: Profile, problem: Problem, status: int, detail: str = "", page: str = "", **members: Any
+) -> dict[str, Any]:
+    """Return the JSON members of an error response in the profile's shape. `page` is the address of the rules page."""
     text = detail or problem.detail
     if profile.shape is Shape.STRIPE:
         code = problem.stripe_code or problem.code
         return {"error": {"type": problem.stripe_type, "code": code, "message": text}}
     full = {
-        "type": profile.documentation or "about:blank",
+        "type": find_rules(profile, problem, page) or "about:blank",
         "title": problem.title,
         "status": status,
         "detail": text,
@@ -149,15 +173,14 @@ def choose_media_type(profile: Profile) -> str:
     return "application/json" if plain else "application/problem+json"
 
 
-def build_link(profile: Profile) -> dict[str, str]:
-    """Return the Link header with the published rules; none without documentation."""
-    if not profile.documentation:
-        return {}
-    return {"Link": f'<{profile.documentation}>; rel="describedby"; type="text/html"'}
+def build_link(profile: Profile, problem: Problem, page: str = "") -> dict[str, str]:
+    """Return the Link header with the published rules; none if they have no address."""
+    address = find_rules(profile, problem, page)
+    return {"Link": f'<{address}>; rel="describedby"; type="text/html"'} if address else {}
 
 
 def render(profile: Profile, problem: Problem, status: int, detail: str = "", **members: Any) -> Reply:
     """Return the error response as it is sent."""
-    headers = {"Content-Type": choose_media_type(profile), **build_link(profile)}
+    headers = {"Content-Type": choose_media_type(profile), **build_link(profile, problem)}
     body = json.dumps(build_members(profile, problem, status, detail, **members)).encode()
     return Reply(status=status, headers=tuple(headers.items()), body=body)

@@ -4,7 +4,8 @@ Check this one list against each new release of each package: a name that is gon
 import is. The helpers only use attributes, so neither framework need be installed.
 """
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from io import BytesIO
 from types import FunctionType
 from typing import Any, Final
@@ -72,6 +73,13 @@ def merge_parsed_form(rest_request: Any) -> None:
     if rest_request._files:
         rest_request._full_data = rest_request._data.copy()
         rest_request._full_data.update(rest_request._files)
+
+
+def simplify_route(route: str) -> str:
+    """Return a route, or the regular expression of one, as people read it: `/orders/<pk>/`."""
+    from django.contrib.admindocs.views import simplify_regex  # imports the admin, which a server may do without
+
+    return re.sub(r"\\(\W)", r"\1", simplify_regex(route))  # a full stop is escaped in a regular expression
 
 
 def rest_class(callback: Any) -> type | None:
@@ -146,6 +154,12 @@ def checks_csrf_token(layer: Any) -> bool:
         _closure(layer).get("middleware") if _qualified_name(layer).startswith("make_middleware_decorator.") else None
     )
     return isinstance(made, CsrfViewMiddleware) and type(made).__module__ != "django.views.decorators.csrf"
+
+
+def accepted_methods(layer: Any) -> Collection[str] | None:
+    """Return the methods that `require_http_methods` lets through; None if this is not what it returned."""
+    is_its_own = _qualified_name(layer).startswith("require_http_methods.")
+    return _closure(layer).get("request_method_list") if is_its_own else None
 
 
 def method_decorators(layer: Any) -> tuple[Sequence[Any], Any] | None:

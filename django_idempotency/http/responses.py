@@ -1,5 +1,6 @@
 """The responses that the layer itself makes: replays, 202s and problems."""
 
+import json
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, Final
@@ -18,6 +19,7 @@ from django_idempotency.core.validation import discard_awaitable
 from django_idempotency.signals import logger
 
 STATUS_ROUTE: Final = "django_idempotency:idempotency-operation"
+RULES_ROUTE: Final = "django_idempotency_rules:rules"
 OMITTED_HEADER: Final = "Idempotency-Replay"
 
 
@@ -81,6 +83,14 @@ def status_address(call: Call) -> str | None:
         return None
 
 
+def rules_address() -> str:
+    """Return the address of the rules page in the URLconf of this request; empty if the page is not in it."""
+    try:
+        return reverse(RULES_ROUTE)
+    except NoReverseMatch:
+        return ""
+
+
 @dataclass(frozen=True, slots=True)
 class ProblemDetails:
     """What an error response of the layer says, before a profile gives it a shape."""
@@ -90,23 +100,23 @@ class ProblemDetails:
     detail: str = ""
     retry_after: int | None = None
     members: dict[str, Any] = field(default_factory=dict)
+    page: str = field(default_factory=rules_address)
 
     def content(self, profile: Profile) -> dict[str, Any]:
         """Return the JSON of the response's body."""
-        return problems.build_members(profile, self.problem, self.status, self.detail, **self.members)
+        return problems.build_members(profile, self.problem, self.status, self.detail, self.page, **self.members)
 
 
 def problem_response(details: ProblemDetails, profile: Profile) -> HttpResponse:
     """Return problem details as a response in the profile's shape."""
-    reply = problems.render(profile, details.problem, details.status, details.detail, **details.members)
-    headers = dict(reply.headers) | problem_headers(details, profile)
-    return HttpResponse(reply.body or b"", status=reply.status, headers=headers)
+    headers = {"Content-Type": problems.choose_media_type(profile), **problem_headers(details, profile)}
+    return HttpResponse(json.dumps(details.content(profile)), status=details.status, headers=headers)
 
 
 def problem_headers(details: ProblemDetails, profile: Profile) -> dict[str, str]:
     """Return the headers of a problem, apart from those of its body."""
     wait = {} if details.retry_after is None else {"Retry-After": str(details.retry_after)}
-    return {"Cache-Control": "no-store", **problems.build_link(profile), **wait}
+    return {"Cache-Control": "no-store", **problems.build_link(profile, details.problem, details.page), **wait}
 
 
 def problem_for(answer: Gone | InDoubt | InFlight | Mismatch | TooEarly, call: Call) -> ProblemDetails:

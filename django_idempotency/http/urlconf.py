@@ -40,9 +40,9 @@ class Endpoint:
     def handlers(self) -> Mapping[str, str]:
         """Map HTTP methods, in lower case, to the names of the methods that answer them."""
         actions = next(filter(None, map(rest_actions, self.layers)), None)
+        names = self.arguments.get("http_method_names", getattr(self.view, "http_method_names", ()))
         if actions is not None:
-            return dict(actions)
-        names = getattr(self.view, "http_method_names", ())
+            return {method: name for method, name in actions.items() if method in names}
         return {name: name for name in names if hasattr(self.view, name)}
 
     @property
@@ -53,6 +53,11 @@ class Endpoint:
     def arguments(self) -> dict[str, Any]:
         """Return the arguments that `as_view` of Django REST framework was given."""
         return next(filter(None, map(rest_arguments, self.layers)), {})
+
+    def has_own_policy(self, method: str) -> bool:
+        """True if the view is decorated, exempt or one of Django REST framework's, under any number of decorators."""
+        found = (*self.layers, *layers(getattr(self.view, method.lower(), None)))
+        return self.is_rest or any(POLICY_MARK in getattr(each, "__dict__", {}) for each in found)
 
     @property
     def has_mixin(self) -> bool:
@@ -119,9 +124,12 @@ def project_endpoints() -> list[Endpoint]:
     return [endpoint for endpoint in project_routes() if not endpoint.contradiction]
 
 
-def project_routes() -> list[Endpoint]:
-    """Return every route of the project; none if it has no URLs, or if the settings are wrong (E001 and E003)."""
-    root = urlconf()
+def project_routes(root: Any = None) -> list[Endpoint]:
+    """Return every route of the project; none if it has no URLs, or if the settings are wrong (E001 and E003).
+
+    `root` is a URLconf other than ROOT_URLCONF.
+    """
+    root = root or urlconf()
     try:
         policy()
     except (TypeError, ValueError):

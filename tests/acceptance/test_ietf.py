@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,15 @@ def test_r7_the_expiry_policy_is_published(site: Site) -> None:
     )
 
     assert seconds_between(completed, expires) == timedelta(hours=24).total_seconds()
+    assert rules_of(site, "/conformance/echo")["lifetime"] == timedelta(hours=24).total_seconds()
     assert "for 24 hours" in PAGE.read_text()
+
+
+def rules_of(site: Site, path: str) -> dict[str, Any]:
+    """What the rules page says of an endpoint."""
+    published = site.anyone.get("/idempotency/rules/", accept="application/json").json()["rules"]
+    (found,) = [each for each in published if path in [endpoint["path"] for endpoint in each["endpoints"]]]
+    return dict(found)
 
 
 def seconds_between(one: object, other: object) -> int:
@@ -113,6 +122,17 @@ def test_r11_a_stray_key_is_ignored(site: Site) -> None:
 
 
 def test_r13_r14_refusals_lead_to_the_published_rules(site: Site) -> None:
+    refused = echo(site, None)
+    page, _, section = refused.json()["type"].partition("#")
+    rules = site.anyone.get(page)
+
+    assert refused.headers["Link"] == f'<{page}#{section}>; rel="describedby"; type="text/html"'
+    assert (rules.status, rules.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    for text in (f'id="{section}"', "POST /conformance/echo", "Responses are kept for 1 d."):
+        assert text in rules.body.decode()
+
+
+def test_r13_r14_an_address_of_the_projects_own_comes_first(site: Site) -> None:
     refused = published(site, None)
 
     assert refused.headers["Link"] == LINK
@@ -218,6 +238,8 @@ def test_r27_the_format_of_a_key_is_fixed(site: Site) -> None:
 
     assert echo(site, quoted(longest)).status == 201
     assert refused_as(echo(site, quoted(longest + "k")), 400, "key_invalid")
+    rules = rules_of(site, "/conformance/echo")
+    assert (rules["min_length"], rules["max_length"]) == (1, 255)
     assert "1 to 255 visible ASCII characters" in PAGE.read_text()
 
 

@@ -38,7 +38,7 @@ def test_gap_errors_are_problem_details(site: Site, path: str) -> None:
     assert answer.headers["Content-Type"] == "application/problem+json"
     assert (problem["status"], problem["type"], bool(problem["title"]), bool(problem["detail"])) == (
         400,
-        "about:blank",
+        "/idempotency/rules/#idempotency_key_missing",
         True,
         True,
     )

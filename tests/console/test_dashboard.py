@@ -185,7 +185,7 @@ def test_a_history_is_shown(admin: Client, settings: Any, period: str) -> None:
     text = page(admin, period)
     assert "3 outcomes need a person" in text
     assert text.count('class="chart"') == 6
-    assert text.count('class="scroll"') == 7
+    assert text.count('class="scroll"') == 8
     assert not re.search(r"<[^>]+\sstyle=", text)
 
 
@@ -203,6 +203,32 @@ def test_nothing_at_all_is_said_in_words(admin: Client) -> None:
 def test_an_operations_name_is_no_markup(admin: Client) -> None:
     completed("<b>bold</b>")
     assert "<b>bold</b>" not in page(admin)
+
+
+@pytest.mark.urls("tests.http.inventory_views")
+def test_endpoints_are_listed_with_the_figures_of_their_operations(admin: Client) -> None:
+    for _ in range(100):
+        completed("orders.pay")
+    IdempotencyKey.objects.update(completed_at=F("last_run_at") + timedelta(seconds=4))
+    text = page(admin)
+    assert "5 unprotected, 3 exempt, 9 protected" in text
+    assert cells(text, "PATCH POST /shop/pay/") == ["protected", "orders.pay", "100", "4 s"]
+    assert cells(text, "PATCH /shop/change/&lt;uuid:pk&gt;/") == ["protected", "shop:change", "-", "-"]
+    assert cells(text, "any /legacy/") == ["unprotected", "-", "-", "-"]
+    assert "GET /feed/" not in text
+    assert text.index("any /legacy/") < text.index("POST /hook/") < text.index("PATCH POST /shop/pay/")
+
+
+def cells(text: str, heading: str) -> list[str]:
+    """The cells of one row of a table."""
+    (row,) = re.findall(rf'<th scope="row">{re.escape(heading)}</th>(.*?)</tr>', text)
+    return re.findall("<td>(.*?)</td>", row)
+
+
+@pytest.mark.urls("tests.http.inventory_views")
+def test_wrong_settings_do_not_break_the_page(admin: Client, settings: Any) -> None:
+    settings.IDEMPOTENCY = {"LEASE": "soon"}
+    assert "No endpoint takes POST or PATCH." in page(admin)
 
 
 def test_a_job_that_failed_or_stopped_is_complained_about(admin: Client) -> None:

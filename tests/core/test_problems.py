@@ -15,9 +15,12 @@ from django_idempotency.core.problems import (
     NO_PRINCIPAL,
     NOT_FOUND,
     NOTHING_DONE,
+    PROBLEMS,
     UNAVAILABLE,
     UNKNOWN,
     Problem,
+    build_link,
+    build_members,
     render,
 )
 
@@ -69,6 +72,17 @@ def test_published_rules_are_linked_and_are_the_type() -> None:
     link = '<https://example.org/keys>; rel="describedby"; type="text/html"'
     assert dict(reply.headers) == {"Content-Type": "application/problem+json", "Link": link}
     assert json.loads(reply.body or b"")["type"] == "https://example.org/keys"
+
+
+def test_the_rules_page_explains_every_problem_unless_the_profile_names_other_documentation() -> None:
+    assert list(PROBLEMS) == ALL
+    own = Profile(name="own", documentation="https://example.org/keys")
+    for problem in ALL:
+        section = f"/rules/#{problem.code}"
+        assert build_members(IETF, problem, 400, page="/rules/")["type"] == section
+        assert build_link(IETF, problem, "/rules/") == {"Link": f'<{section}>; rel="describedby"; type="text/html"'}
+        assert build_members(own, problem, 400, page="/rules/")["type"] == own.documentation
+    assert build_link(IETF, MISMATCH) == {}
 
 
 STRIPES_TYPES = ("api_error", "card_error", "idempotency_error", "invalid_request_error")

@@ -25,6 +25,7 @@ RANKS = (
     {
         "http", "monitoring", "decorators", "middleware", "ninja", "rest_framework", "operations", "once",
         "reconciliation", "maintenance", "tasks", "key_sources", "tenants", "testing", "urls", "health_urls",
+        "rules_urls",
     },
     {"checks", "console", "management", "contrib", "admin", "apps", "templatetags"},
 )  # fmt: skip

@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from django_idempotency.console.dashboard import charts, series
+from django_idempotency.console.dashboard import charts, endpoints, series
 from django_idempotency.console.dashboard.numbers import AGES, Figures, Period
 from django_idempotency.console.dashboard.series import Axis, Series
 from django_idempotency.console.wording import STATES, format_estimate, round_estimate
@@ -68,6 +68,7 @@ def build_sections(found: Figures, period: Period, now: datetime) -> Iterator[Se
     yield _build_created(found, period, now)
     yield _build_outcomes(found, period, now)
     yield _build_jobs(found)
+    yield _build_endpoints(found)
 
 
 def _build_states(found: Figures, name: str, title: str, empty: str, statuses: Sequence[Status]) -> Section:
@@ -211,6 +212,14 @@ def _describe_run(name: str, run: JobRun | None) -> list[str]:
 def _describe_counts(counts: str) -> str:
     done = {name.replace("_", " "): count for name, count in json.loads(counts or "{}").items() if count}
     return ", ".join(f"{name} {format_number(count)}" for name, count in done.items()) or _("nothing to do")
+
+
+def _build_endpoints(found: Figures) -> Section:
+    listed = endpoints.list_by_protection()
+    note = endpoints.count_by_protection(listed)
+    rows = [endpoints.build_row(entry, found) for entry in listed]
+    empty = "" if rows else _("No endpoint takes POST or PATCH.")
+    return Section("endpoints", _("Endpoints"), note, empty, head=endpoints.head_of_endpoints(), rows=rows, wide=True)
 
 
 def _mark_safe(picture: str) -> SafeString:
