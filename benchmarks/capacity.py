@@ -15,7 +15,7 @@ from math import ceil, floor, log10
 from typing import Final
 
 from benchmarks.charts import Chart, draw
-from benchmarks.month import PREPARE, WORK, Meter, Month, Spent, measure_requests, pack
+from benchmarks.month import PAGE, PREPARE, WORK, Meter, Month, Spent, measure_requests, pack
 from benchmarks.scale import own_database, server
 from benchmarks.views import describe_machine
 from testproject.servers import ROOT
@@ -90,8 +90,11 @@ def report_million(month: Month, request: Spent, packed: float) -> None:
     for place, size in days[-1].sizes.items():
         print(f"    {place:32}{size / days[-1].live:8,.1f}")
     dead = max(day.dead / day.live for day in days)
-    vacuums = sum(day.vacuums for day in days) / len(days)
-    print(f"{vacuums:.1f} VACUUM a day; dead rows at most {dead:.2f} of the live ones")
+    vacuums = sum(day.vacuums for day in days)
+    print(f"{vacuums / len(days):.1f} VACUUM a day; dead rows at most {dead:.2f} of the live ones")
+    pages = max(disk / PAGE * vacuums, 1)
+    accessed, dirtied = (sum(getattr(day, name) for day in days) / pages for name in ("accessed", "dirtied"))
+    print(f"one VACUUM reads {accessed:.2f} times the pages of table and indexes, and changes {dirtied:.2f} of them")
     print("\ncalculated\n")
     print_row("million keys a day", "records", "disk, GB", "log a day, GB", "keys a second", "cores of the database")
     print_row(*["---:"] * 6)
@@ -127,7 +130,7 @@ def draw_months(months: list[Month]) -> str:
 
 
 def name_of(month: Month) -> str:
-    return f"{month.retention} d"
+    return f"kept {month.retention} d"
 
 
 def round_up(value: float) -> float:

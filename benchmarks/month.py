@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ PREPARE: Final = """
     ALTER TABLE idempotency_key SET (autovacuum_enabled = off);
     SET synchronous_commit = off;
 """
+PAGE: Final = 8192  # bytes
+USAGE: Final = re.compile(r"buffer usage: (\d+) hits, (\d+) \w+, (\d+) dirtied")  # the first one is the table's
 PROCESSES: Final = """
     SELECT pid FROM pg_stat_activity
     WHERE pid = PG_BACKEND_PID() OR backend_type IN ('checkpointer', 'background writer', 'walwriter')
@@ -47,6 +50,8 @@ class Meter:
     def __init__(self, connection: Any) -> None:
         self.connection = connection
         self.processes = [pid for (pid,) in self.ask(PROCESSES)]
+        self.notices: list[str] = []
+        connection.connection.add_notice_handler(lambda notice: self.notices.append(notice.message_primary))
 
     @contextmanager
     def measure(self, spent: Spent) -> Iterator[None]:
@@ -74,6 +79,8 @@ class Day:
     dead: int = 0  # the most at any time of the day
     deleted: int = 0
     vacuums: int = 0
+    accessed: int = 0  # pages, by VACUUM
+    dirtied: int = 0
     sizes: dict[str, int] = field(default_factory=dict)  # bytes by table and index
 
     @property
@@ -147,8 +154,11 @@ class Month:
     def _vacuum(self, day: Day) -> None:
         """Apply autovacuum's rule, with the defaults of its settings."""
         if self.dead > 50 + 0.2 * self.live or self.inserted > 1000 + 0.2 * self.live:
+            self.meter.notices.clear()
             with self.meter.measure(day.spent["VACUUM"]):
-                self.meter.ask("VACUUM (PARALLEL 0) idempotency_key")
+                self.meter.ask("VACUUM (PARALLEL 0, VERBOSE) idempotency_key")
+            hits, misses, dirtied = map(int, USAGE.findall("".join(self.meter.notices))[0])
+            day.accessed, day.dirtied = day.accessed + hits + misses, day.dirtied + dirtied
             self.dead, self.inserted, day.vacuums = 0, 0, day.vacuums + 1
 
 
