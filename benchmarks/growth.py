@@ -20,6 +20,7 @@ from uuid import uuid4
 
 import psycopg
 
+from benchmarks.charts import Chart, draw
 from benchmarks.views import BODY, PLAIN, Figures, describe_machine, run_round, serve, store_known_key
 from testproject.servers import ROOT, prepare_database
 
@@ -92,7 +93,7 @@ def main() -> int:
         points = measure_all(Setup(url, Path(folder), options.rounds), options.rows)
     print(describe_machine(url), end="\n\n")
     report(points)
-    PICTURE.write_text(draw(points))
+    PICTURE.write_text(draw_growth(points))
     print(f"\n{PICTURE.relative_to(ROOT)} is drawn.")
     return 0
 
@@ -121,53 +122,20 @@ def report(points: list[Point]) -> None:
         print(f"| {point.axis} {point.label} | {line} |")
 
 
-WIDTH: Final = 420
-HEIGHT: Final = 150  # of one chart
-LEFT, RIGHT, TOP, BOTTOM = 40, 20, 28, 26
-HIGHEST: Final = 2.0  # ratio
-
-
-def draw(points: list[Point]) -> str:
-    """Draw one chart for each axis, below one another: the throughput as a ratio to the bare view's."""
+def draw_growth(points: list[Point]) -> str:
+    """Draw one chart for each axis: the throughput as a ratio to the bare view's."""
     axes = [(axis, list(found)) for axis, found in groupby(points, key=lambda point: point.axis)]
-    height = HEIGHT * len(axes) + 30
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}"',
-        ' font-family="sans-serif" font-size="12">',
-        "<title>Throughput as a ratio to the bare view</title>",
-        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
+    charts = [
+        Chart(
+            axis,
+            [point.label for point in found],
+            {kind: [point.ratio(kind) for point in found] for kind in COLOURS},
+            marks=(0, 1, 2),
+            reference=1,
+        )
+        for axis, found in axes
     ]
-    for number, (kind, colour) in enumerate(COLOURS.items()):
-        parts.append(f'<rect x="{LEFT + 90 * number}" y="8" width="12" height="12" fill="{colour}"/>')
-        parts.append(f'<text x="{LEFT + 18 + 90 * number}" y="18" fill="#1e293b">{kind}</text>')
-    for number, (axis, found) in enumerate(axes):
-        parts += draw_chart(30 + HEIGHT * number, axis, found)
-    return "\n".join([*parts, "</svg>", ""])
-
-
-def draw_chart(top: int, axis: str, points: list[Point]) -> list[str]:
-    inner = HEIGHT - TOP - BOTTOM
-
-    def x(number: int) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * (number + 0.5) / len(points)
-
-    def y(ratio: float) -> float:
-        return top + TOP + inner * (1 - min(ratio, HIGHEST) / HIGHEST)
-
-    parts = [f'<text x="{LEFT}" y="{top + 18}" fill="#1e293b" font-weight="bold">{axis}</text>']
-    for mark in (0.0, 1.0, 2.0):
-        line = f'x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(mark):.1f}" y2="{y(mark):.1f}"'
-        parts.append(f'<line {line} stroke="{"#64748b" if mark == 1 else "#cbd5e1"}"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{y(mark) + 4:.1f}" text-anchor="end" fill="#475569">{mark:.0f}</text>')
-    for number, point in enumerate(points):
-        at = f'x="{x(number):.1f}" y="{top + HEIGHT - 10}"'
-        parts.append(f'<text {at} text-anchor="middle" fill="#475569">{point.label}</text>')
-    for kind, colour in COLOURS.items():
-        places = [(x(number), y(point.ratio(kind))) for number, point in enumerate(points)]
-        line = " ".join(f"{across:.1f},{down:.1f}" for across, down in places)
-        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts += [f'<circle cx="{across:.1f}" cy="{down:.1f}" r="3" fill="{colour}"/>' for across, down in places]
-    return parts
+    return draw("Throughput as a ratio to the bare view", COLOURS, charts)
 
 
 if __name__ == "__main__":

@@ -158,25 +158,30 @@ def sizes(connection: psycopg.Connection[Any], rows: int) -> dict[str, float]:
 
 def fill(connection: psycopg.Connection[Any], mode: str, rows: int) -> None:
     """Repeat the package's own statements on the server, without waiting for the disk."""
-    from django_idempotency.store import attempts, claims
-
-    if mode == "atomic":
-        steps = [render(claims.INSERT_FINISHED, "n")]
-    else:
-        steps = [render(claims.CLAIM, "n"), render(attempts.COMPLETE, f"n - {CLIENTS}")]
     connection.execute("SET synchronous_commit = off")
     for first in range(1, rows + 1, STEP):
         last = min(first + STEP - 1, rows)
-        body = " ".join(f"{step}; COMMIT;" for step in steps)
-        connection.execute(f"DO $fill$ BEGIN FOR n IN {first}..{last} LOOP {body} END LOOP; END $fill$")
+        connection.execute(repeat(mode, first, last))
         progress(f"{mode}: {last:,} of {rows:,} rows")
 
 
-def render(statement: Any, number: str) -> str:
+def repeat(mode: str, first: int, last: int, **changed: Any) -> str:
+    """Write the statements that make these records as a loop. `changed` replaces some of the values."""
+    from django_idempotency.store import attempts, claims
+
+    if mode == "atomic":
+        steps = [render(claims.INSERT_FINISHED, "n", changed)]
+    else:
+        steps = [render(claims.CLAIM, "n", changed), render(attempts.COMPLETE, f"n - {CLIENTS}", changed)]
+    body = " ".join(f"{step}; COMMIT;" for step in steps)
+    return f"DO $fill$ BEGIN FOR n IN {first}..{last} LOOP {body} END LOOP; END $fill$"
+
+
+def render(statement: Any, number: str, changed: dict[str, Any]) -> str:
     """Write the values of record `number` into a statement. Times are the clock's, as one statement makes all rows."""
     from psycopg.sql import Literal
 
-    expressions = {name: Literal(value).as_string(None) for name, value in values().items()}
+    expressions = {name: Literal(value).as_string(None) for name, value in (values() | changed).items()}
     for name, kind in {"id": "uuid", "token": "uuid", "key": "uuid::text"}.items():
         expressions[name] = f"md5('{name}' || {number})::{kind}"
     text: str = statement.text("postgresql") % expressions
