@@ -118,7 +118,9 @@ def main() -> int:
 
 
 @contextmanager
-def serve(folder: Path, url: str, more: Mapping[str, str], *, prepared: bool = False) -> Iterator[Server]:
+def serve(
+    folder: Path, url: str, more: Mapping[str, str], *, prepared: bool = False, python: str = sys.executable
+) -> Iterator[Server]:
     """Serve the views with gunicorn, with these environment variables besides its own."""
     port = free_port()
     environment = {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "testproject.settings", **more}
@@ -129,6 +131,7 @@ def serve(folder: Path, url: str, more: Mapping[str, str], *, prepared: bool = F
         *("--worker-class", "gthread", "--workers", "2", "--threads", "8", "--keep-alive", "60"),
         folder=folder,
         environment={**environment, "IDEMPOTENCY_PREPARED_STATEMENTS": "1"} if prepared else environment,
+        python=python,
     )
     try:
         yield server
