@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -18,6 +19,7 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+import django_idempotency
 from benchmarks import by_hand
 from django_idempotency import signals
 from django_idempotency.conf import Arguments
@@ -45,9 +47,17 @@ def rest_work(request: Any) -> Any:
     return response.render()
 
 
+def act_outside(request: HttpRequest) -> HttpResponse:
+    """Have an effect that no database takes back: a line in a file, with the key."""
+    with open(os.environ["BENCHMARK_LEDGER"], "a") as ledger:
+        ledger.write(f"{request.headers['Idempotency-Key']}\n")
+    return JsonResponse({"run": str(uuid4()), "code": django_idempotency.__file__}, status=201)
+
+
 bare = transaction.atomic(work)
 leased = idempotent(operation="leased", mode="leased", share_anonymous=True)(work)
 atomic = idempotent(operation="atomic", mode="atomic", share_anonymous=True)(work)
+outside = idempotent(operation="outside", mode="leased", transaction="late", share_anonymous=True)(act_outside)
 
 
 class Bare(APIView):
@@ -96,6 +106,7 @@ urlpatterns = [
     path("leased", leased),
     path("atomic/by-hand", partial(by_hand.atomic, work)),
     path("atomic", atomic),
+    path("outside", outside),
     path("rest/bare", Bare.as_view()),
     path("rest/leased/by-hand", LeasedByHand.as_view()),
     path("rest/leased", Leased.as_view()),

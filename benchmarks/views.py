@@ -125,7 +125,9 @@ def without_targets(kinds: dict[str, Kind]) -> dict[str, Kind]:
 
 
 @contextmanager
-def serve(folder: Path, url: str, more: Mapping[str, str], *, prepared: bool = False) -> Iterator[Server]:
+def serve(
+    folder: Path, url: str, more: Mapping[str, str], *, prepared: bool = False, python: str = sys.executable
+) -> Iterator[Server]:
     """Serve the views with gunicorn, with these environment variables besides its own."""
     port = free_port()
     environment = {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "testproject.settings", **more}
@@ -136,6 +138,7 @@ def serve(folder: Path, url: str, more: Mapping[str, str], *, prepared: bool = F
         *("--worker-class", "gthread", "--workers", "2", "--threads", "8", "--keep-alive", "60"),
         folder=folder,
         environment={**environment, "IDEMPOTENCY_PREPARED_STATEMENTS": "1"} if prepared else environment,
+        python=python,
     )
     try:
         yield server

@@ -87,20 +87,28 @@ def start_service(
 
 
 def start(
-    name: str, port: int, module: str, *arguments: str, folder: Path, environment: Mapping[str, str] | None = None
+    name: str,
+    port: int,
+    module: str,
+    *arguments: str,
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    python: str = sys.executable,
 ) -> Server:
     """Run a module and wait until its port answers."""
     log = folder / f"{name}-{port}.log"
-    server = Server(name, run(log, module, *arguments, environment=environment), log, port)
+    server = Server(name, run(log, module, *arguments, environment=environment, python=python), log, port)
     wait_until_it_listens(server)
     return server
 
 
-def run(log: Path, *command: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+def run(
+    log: Path, *command: str, environment: Mapping[str, str] | None = None, python: str = sys.executable
+) -> subprocess.Popen[bytes]:
     """A module as a process of its own, with its output in a file."""
     with log.open("wb") as output:
         return subprocess.Popen(  # noqa: S603 - every command stands in this file
-            [sys.executable, "-m", *command],
+            [python, "-m", *command],
             cwd=ROOT,
             env={**os.environ, **(environment or {})},
             stdin=subprocess.DEVNULL,

@@ -142,7 +142,7 @@ if CELERY_BROKER_URL.startswith("filesystem:"):
 
 IDEMPOTENCY = {
     name: float(os.environ[f"IDEMPOTENCY_{name}_SECONDS"])
-    for name in ("LEASE", "GRACE", "RETENTION", "PICK_UP")
+    for name in ("LEASE", "GRACE", "RETENTION", "PICK_UP", "CLAIM_LIMIT")
     if f"IDEMPOTENCY_{name}_SECONDS" in os.environ
 }
 if switched_on("IDEMPOTENCY_COUNT_OUTCOMES"):

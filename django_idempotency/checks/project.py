@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from math import inf
 from typing import Any, Final
 
 from django.apps.config import AppConfig
@@ -19,6 +20,7 @@ from django_idempotency.store.dialects import DIALECTS
 _DELETES_POINTERS: Final = (models.CASCADE, getattr(models, "DB_CASCADE", models.CASCADE))
 _FORBIDS: Final = (models.PROTECT, models.RESTRICT, models.DO_NOTHING)
 _POOL_TIMEOUT: Final = 30.0  # psycopg's own
+_LEAST_CONNECT_TIMEOUT: Final = 2  # for each host; psycopg raises a shorter one
 _SQLITE_HINT: Final = 'Add "transaction_mode": "IMMEDIATE" to the OPTIONS of this database.'
 
 
@@ -68,7 +70,7 @@ def _impossible_policy() -> list[CheckMessage]:
 
 
 def check_database(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """E010, W011, W012, E024, E035: the database of the records. No connection is opened, so `check` can run it."""
+    """E010, W011-W013, E024, E035: the database of the records. No connection is opened, so `check` can run it."""
     alias = router.db_for_write(IdempotencyKey)
     try:
         return list(_database(alias))
@@ -101,6 +103,7 @@ def _database(alias: str) -> Iterator[CheckMessage]:
             id="django_idempotency.W011",
         )
     yield from _pool(connection)
+    yield from _hosts(connection)
 
 
 def _pool(connection: BaseDatabaseWrapper) -> Iterator[CheckMessage]:
@@ -115,6 +118,19 @@ def _pool(connection: BaseDatabaseWrapper) -> Iterator[CheckMessage]:
             f"a claim waits {limit:g} s at most: whatever asks first, such as authentication, holds the client up.",
             hint=f'Set "timeout" in OPTIONS["pool"] to {limit:g} or less, or raise IDEMPOTENCY["CLAIM_LIMIT"].',
             id="django_idempotency.W012",
+        )
+
+
+def _hosts(connection: BaseDatabaseWrapper) -> Iterator[CheckMessage]:
+    before_last = str(connection.settings_dict["HOST"]).count(",")
+    given, limit = connection.settings_dict["OPTIONS"].get("connect_timeout"), conf.CLAIM_LIMIT.total_seconds()
+    if before_last and max(float(given or inf), _LEAST_CONNECT_TIMEOUT) * before_last >= limit:
+        yield Warning(
+            f"The database {connection.alias!r} has {before_last + 1} hosts. If one of them is switched off, a claim "
+            f"may spend its {limit:g} s on it and never try the last one.",
+            hint='Set "connect_timeout" in OPTIONS to 2 seconds, and IDEMPOTENCY["CLAIM_LIMIT"] to more than that for '
+            "each host but the last.",
+            id="django_idempotency.W013",
         )
 
 

@@ -5,7 +5,13 @@ from functools import cached_property, lru_cache
 from hashlib import sha256
 from uuid import UUID
 
-from django_idempotency.core.fingerprint import RequestParts, is_fingerprint_of, is_same_fingerprint, seal
+from django_idempotency.core.fingerprint import (
+    RequestParts,
+    is_fingerprint_of,
+    is_same_fingerprint,
+    require_readable,
+    seal,
+)
 from django_idempotency.core.keys import fit_to_column
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.refs import NAMESPACE_LENGTH, Ref
@@ -66,7 +72,13 @@ class Call:
         return Ref(self.scope, self.id, using)
 
     def matches(self, stored: str) -> bool:
-        """True if the record was claimed for this request, or was released without a fingerprint."""
+        """True if the record was claimed for this request, or was released without a fingerprint.
+
+        Raise UnreadableFingerprint if that cannot be told.
+        """
         if not stored or is_same_fingerprint(stored, self.fingerprint):
             return True
-        return self.parts is not None and is_fingerprint_of(stored, self.parts, self.policy.fingerprint)
+        if self.parts is None:
+            require_readable(stored, self.policy.fingerprint)
+            return False
+        return is_fingerprint_of(stored, self.parts, self.policy.fingerprint)

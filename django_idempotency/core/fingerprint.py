@@ -123,25 +123,29 @@ def is_same_fingerprint(stored: str, fresh: str) -> bool:
 
 
 def is_fingerprint_of(stored: str, request: RequestParts, rule: FingerprintRule) -> bool:
-    """True if the stored text was made from this request, with any secret of the rule.
-
-    Raise UnreadableFingerprint if that cannot be told: the answer "another request" would make the client take a new
-    key, and the effect could happen twice.
-    """
-    found = _STORED.fullmatch(stored)
-    if found is None:
-        raise UnreadableFingerprint
-    secret = rule.secrets.get(found["secret_id"])
-    if secret is None and found["secret_id"]:
-        raise UnreadableFingerprint(
-            f"The stored fingerprint was made with the secret {found['secret_id']!r}, which is not configured. Keep "
-            "old secrets in IDEMPOTENCY['SECRETS'] until their records have expired."
-        )
-    compared = _Compared(request, rule, secret)
+    """True if the stored text was made from this request, with any secret of the rule."""
+    found = require_readable(stored, rule)
+    compared = _Compared(request, rule, rule.secrets.get(found["secret_id"]))
     if compare_digest(found["raw"], compared.as_sent()):
         return True
     canonical = compared.in_canonical_form() if found["canonical"] else None
     return canonical is not None and compare_digest(found["canonical"], canonical)
+
+
+def require_readable(stored: str, rule: FingerprintRule) -> re.Match[str]:
+    """Raise UnreadableFingerprint if the stored text cannot be compared: later code may have written it.
+
+    The answer "another request" would make the client take a new key, and the effect could happen twice.
+    """
+    found = _STORED.fullmatch(stored)
+    if found is None:
+        raise UnreadableFingerprint
+    if found["secret_id"] and found["secret_id"] not in rule.secrets:
+        raise UnreadableFingerprint(
+            f"The stored fingerprint was made with the secret {found['secret_id']!r}, which is not configured. Keep "
+            "old secrets in IDEMPOTENCY['SECRETS'] until their records have expired."
+        )
+    return found
 
 
 def _serialize(pieces: Iterable[Piece]) -> list[bytes]:

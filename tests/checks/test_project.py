@@ -177,6 +177,32 @@ def test_w012_a_pool_that_lets_requests_wait(pool: Any, limit: int, seconds: str
     assert all(f"wait {seconds} for" in message.msg for message in found)
 
 
+@pytest.mark.parametrize(
+    ("hosts", "timeout", "limit", "warned"),
+    [
+        ("", None, 2, False),
+        ("a", None, 2, False),
+        ("a,b", None, 60, True),  # a claim then gives the whole of its time to the first
+        ("a,b", 0, 60, True),
+        ("a,b", 2, 2, True),
+        ("a,b", 2, 2.5, False),
+        ("a,b", "2", 5, False),
+        ("a,b", 1, 2, True),
+        ("a,b,c", 2, 4, True),
+        ("a,b,c", 2, 5, False),
+    ],
+)
+def test_w013_a_host_that_may_take_all_of_a_claims_time(
+    hosts: str, timeout: Any, limit: float, warned: bool, settings: Settings
+) -> None:
+    settings.DATABASE_ROUTERS = [Elsewhere()]
+    settings.IDEMPOTENCY = {"CLAIM_LIMIT": limit}
+    options = {"transaction_mode": "IMMEDIATE"} | ({} if timeout is None else {"connect_timeout": timeout})
+    with another_alias("elsewhere", HOST=hosts, OPTIONS=options):
+        found = check_database(None)
+    assert [message.id for message in found] == (["django_idempotency.W013"] if warned else [])
+
+
 def test_e035_a_database_that_commits_nothing_by_itself(settings: Settings) -> None:
     settings.DATABASE_ROUTERS = [Elsewhere()]
     with another_alias("elsewhere", AUTOCOMMIT=False):

@@ -92,6 +92,11 @@ def in_transaction() -> bool:
 
 def somebody_waits_for_a_lock() -> bool:
     """Whether another session on this database waits for a row."""
+    return count_waiting() > 0
+
+
+def count_waiting() -> int:
+    """How many other sessions on this database wait for a row."""
     waiting = {
         "postgresql": "FROM pg_stat_activity WHERE datname = CURRENT_DATABASE() AND wait_event_type = 'Lock'",
         "mysql": "FROM information_schema.innodb_trx JOIN information_schema.processlist ON id = trx_mysql_thread_id"
@@ -101,7 +106,7 @@ def somebody_waits_for_a_lock() -> bool:
         time.sleep(0.15)  # it shows what it showed before to whoever asks again within a tenth of a second
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT COUNT(*) {waiting[connection.vendor]}")
-        return bool(cursor.fetchone()[0])
+        return int(cursor.fetchone()[0])
 
 
 def backend() -> int:

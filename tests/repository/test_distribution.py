@@ -109,8 +109,8 @@ def imported(module: Path) -> set[str]:
 @pytest.mark.parametrize("group", ["demo", "demo-postgres"])
 def test_the_groups_of_the_demo_hold_what_the_payments_service_imports(group: str) -> None:
     found = named(DECLARED["project"]["dependencies"]) | named(DECLARED["dependency-groups"][group])
-    server = {ROOT / "testproject" / "postgres.py"} if group == "demo" else set()
-    wanted = {package for module in {*ROOT.glob("testproject/**/*.py")} - server for package in imported(module)}
+    servers = {ROOT / "testproject" / name for name in ("postgres.py", "replication.py")} if group == "demo" else set()
+    wanted = {package for module in {*ROOT.glob("testproject/**/*.py")} - servers for package in imported(module)}
     homes = packages_distributions()
     assert {package for package in wanted if not found & {home.lower() for home in homes[package]}} == set()
 

@@ -54,6 +54,30 @@ def test_every_statement_that_writes_is_held_against_the_table() -> None:
     assert all(each.cites for each in statements() - reads - elsewhere)
 
 
+# A row may have columns that only later code names. What lies in parentheses names its own columns.
+UNNAMED = re.compile(r"(SELECT|RETURNING)\s+(\w+\.)?\*(?!\s+FROM\s*\()|INSERT\s+INTO\s+\S+\s+(?!\()", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("vendor", DIALECTS)
+def test_every_statement_names_its_columns(vendor: str) -> None:
+    assert [each.text(vendor) for each in statements() if UNNAMED.search(each.text(vendor))] == []
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "SELECT * FROM idempotency_key",
+        "SELECT key.* FROM idempotency_key AS key",
+        "SELECT * FROM (SELECT * FROM idempotency_key) AS page",
+        "INSERT INTO idempotency_key VALUES (1)",
+        "INSERT INTO idempotency_key SELECT 1",
+        "UPDATE idempotency_key SET status = 'x' RETURNING *",
+    ],
+)
+def test_a_statement_that_names_no_columns_is_found(planted: str) -> None:
+    assert UNNAMED.search(planted)
+
+
 # The constraints: each refuses the row that its name forbids, and lets its neighbour in
 
 NOW = timezone.now()
