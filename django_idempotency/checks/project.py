@@ -123,8 +123,10 @@ def _pool(connection: BaseDatabaseWrapper) -> Iterator[CheckMessage]:
 
 def _hosts(connection: BaseDatabaseWrapper) -> Iterator[CheckMessage]:
     before_last = str(connection.settings_dict["HOST"]).count(",")
+    if not before_last:
+        return
     given, limit = connection.settings_dict["OPTIONS"].get("connect_timeout"), conf.CLAIM_LIMIT.total_seconds()
-    if before_last and max(float(given or inf), _LEAST_CONNECT_TIMEOUT) * before_last >= limit:
+    if max(float(given or inf), _LEAST_CONNECT_TIMEOUT) * before_last >= limit:
         yield Warning(
             f"The database {connection.alias!r} has {before_last + 1} hosts. If one of them is switched off, a claim "
             f"may spend its {limit:g} s on it and never try the last one.",
