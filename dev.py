@@ -93,14 +93,18 @@ def run_pytest(title: str, environment: dict[str, str], arguments: list[str]) ->
     return Outcome(process.returncode == 0, closing_line)
 
 
-def run_pytest_on_each(urls: dict[str, str], brokers: dict[str, str], arguments: list[str]) -> dict[str, Outcome]:
+def run_pytest_on_each(
+    urls: dict[str, str], brokers: dict[str, str], arguments: list[str], complete: bool
+) -> dict[str, Outcome]:
     """Run pytest on all databases at the same time, because a run mostly waits for its database and its processes."""
     with ThreadPoolExecutor(len(urls) or 1) as pool:
         runs: dict[str, Future[Outcome]] = {}
         for name, url in urls.items():
             title = f"{name:<10} | " if len(urls) > 1 else ""
             selection = arguments or [f"--ignore=tests/{each}" for each in NOT_ON_OTHERS if runs]
-            runs[name] = pool.submit(run_pytest, title, {**brokers, "DATABASE_URL": url}, selection)
+            measured = ["-p", "tests.kit.measuring"] if complete and runs else []  # enough to judge the coverage
+            environment = {**brokers, "DATABASE_URL": url}
+            runs[name] = pool.submit(run_pytest, title, environment, [*measured, *selection])
         return {name: run.result() for name, run in runs.items()}
 
 
@@ -128,8 +132,9 @@ def test(only: str | None, arguments: list[str]) -> bool:
         if not (line := next(iter(servers.stdout or ()), "")):
             sys.exit("dev.py: the search for databases failed; see the error above.")
         found = json.loads(line)
-        outcomes = run_pytest_on_each(found["databases"], found["brokers"], arguments)
-    coverage = judge_coverage(complete=len(outcomes) == len(DATABASES) and not arguments)
+        complete = len(found["databases"]) == len(DATABASES) and not arguments
+        outcomes = run_pytest_on_each(found["databases"], found["brokers"], arguments, complete)
+    coverage = judge_coverage(complete)
     left_out = [f"{name}: left out by --only {only}" for name in DATABASES if only not in (None, name)]
     brokers = ", ".join(map(hide_password, found["brokers"].values())) or "none"
     print(f"\n######## summary\nreachable brokers: {brokers}\ncoverage: {coverage.closing_line}")

@@ -95,7 +95,7 @@ def wired_site(tmp_path_factory: pytest.TempPathFactory, http_database: str) -> 
 
 def through(parts: SplitResult, port: int) -> str:
     user = parts.netloc.rpartition("@")[0]
-    plain = "sslmode=disable&gssencmode=disable" if parts.scheme.startswith("postgres") else ""
+    plain = "sslmode=disable&gssencmode=disable" if parts.scheme.startswith("postgres") else parts.query
     return urlunsplit(parts._replace(netloc=f"{user}@127.0.0.1:{port}", query=plain))
 
 
