@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the test's own, and a standby that follows it."""
+"""A PostgreSQL server of the test's own, and standbys that follow it."""
 
 from __future__ import annotations
 
@@ -60,6 +60,20 @@ class PostgreSQL:
                 server.execute(f"ALTER SYSTEM {change}")
             server.execute("SELECT pg_reload_conf()")
 
+    def wait_for(self, standby: str) -> None:
+        """From now on, every COMMIT waits for this standby."""
+        self._alter([f"SET synchronous_standby_names = {standby}"])
+        with self.connect("postgres") as server:
+            state = "SELECT sync_state FROM pg_stat_replication WHERE application_name = %s"
+            wait_until(lambda: server.execute(state, [standby]).fetchone() == ("sync",))
+
+    def kill(self, how: signal.Signals) -> None:
+        os.kill(int((self.folder / "postmaster.pid").read_text().split()[0]), how)
+
+    def promote(self) -> None:
+        with self.connect("postgres") as server:
+            assert server.execute("SELECT pg_promote()").fetchone() == (True,)
+
     def settings(self, **options: Any) -> dict[str, Any]:
         """Django's way to this server."""
         way = {"HOST": "127.0.0.1", "PORT": str(self.port), "USER": "postgres", "PASSWORD": "", "NAME": NAME}
@@ -90,24 +104,39 @@ class PostgreSQL:
 
 
 @contextmanager
-def primary_and_standby() -> Iterator[tuple[PostgreSQL, PostgreSQL]]:
-    """The standby follows at once, and asynchronously, until a test says otherwise. It is called `standby`."""
-    folder = Path(tempfile.mkdtemp(prefix="replication-"))
+def own_postgresql() -> Iterator[PostgreSQL]:
+    """An empty server, in a folder that is deleted with it."""
+    folder = Path(tempfile.mkdtemp(prefix="postgresql-"))
     shutil.chown(folder, user() or os.getuid())
-    primary, standby = (PostgreSQL(folder / name, free_port()) for name in ("primary", "standby"))
     try:
-        _run("initdb", "-D", primary.folder, "-U", "postgres", "-A", "trust", "--no-sync")
-        with primary.running():
-            with primary.connect("postgres") as server:
-                server.execute(f"CREATE DATABASE {NAME}")
-            with default_database(**primary.settings()):
-                call_command("migrate", verbosity=0)
-            source = f"host=127.0.0.1 port={primary.port} user=postgres application_name=standby"
-            _run("pg_basebackup", "-D", standby.folder, "-d", source, "-R", "--checkpoint=fast", "--no-sync")
-            with standby.running():
-                yield primary, standby
+        server = PostgreSQL(folder / "primary", free_port())
+        _run("initdb", "-D", server.folder, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
+        with server.running():
+            yield server
     finally:
         shutil.rmtree(folder)
+
+
+@contextmanager
+def standby_of(primary: PostgreSQL) -> Iterator[PostgreSQL]:
+    """It is called `standby`, and follows at once, and asynchronously, until a test says otherwise."""
+    standby = PostgreSQL(primary.folder.with_name("standby"), free_port())
+    source = f"host=127.0.0.1 port={primary.port} user=postgres application_name=standby"
+    _run("pg_basebackup", "-D", standby.folder, "-d", source, "-R", "--checkpoint=fast", "--no-sync")
+    with standby.running():
+        yield standby
+
+
+@contextmanager
+def primary_and_standby() -> Iterator[tuple[PostgreSQL, PostgreSQL]]:
+    """Both have the tables of the records."""
+    with own_postgresql() as primary:
+        with primary.connect("postgres") as server:
+            server.execute(f"CREATE DATABASE {NAME}")
+        with default_database(**primary.settings()):
+            call_command("migrate", verbosity=0)
+        with standby_of(primary) as standby:
+            yield primary, standby
 
 
 def user() -> str | None:

@@ -129,7 +129,10 @@ def test_the_servers_of_the_tests_are_found_and_stay_until_input_closes() -> Non
         assert process.poll() is None
     assert process.returncode == 0
     assert found == {
-        "databases": {"sqlite": "sqlite:///var/test.sqlite3", "postgresql": url},
+        "databases": {
+            "sqlite": {"url": "sqlite:///var/test.sqlite3", "versions": "", "options": []},
+            "postgresql": {"url": url, "versions": "", "options": []},
+        },
         "brokers": {"REDIS_URL": "redis://somewhere", "AMQP_URL": "amqp://somewhere"},
         "missing": [],
     }
