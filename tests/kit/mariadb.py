@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -15,6 +15,7 @@ from django.db import connection, connections
 
 from testproject.servers import free_port
 from tests.kit.databases import another_alias
+from tests.kit.replication import user
 from tests.kit.threads import wait_until
 
 NAME = "records"
@@ -45,7 +46,7 @@ def own_mariadb(folder: Path, *options: str) -> Iterator[int]:
     assert SERVER
     assert INSTALL
     port, data = free_port(), folder / "data"
-    base = ["--no-defaults", f"--datadir={data}", f"--user={getpass.getuser()}"]
+    base = ["--no-defaults", f"--datadir={data}", f"--user={folder.owner()}"]
     install = [INSTALL, *base, "--auth-root-authentication-method=normal", "--skip-test-db"]
     subprocess.run(install, check=True, capture_output=True)
     where = [
@@ -54,6 +55,7 @@ def own_mariadb(folder: Path, *options: str) -> Iterator[int]:
         f"--socket={folder / 'socket'}",
         f"--pid-file={folder / 'pid'}",
         f"--log-error={folder / 'log'}",
+        f"--wsrep-node-incoming-address=127.0.0.1:{port}",
     ]
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen([SERVER, *base, *where, *options], **quiet, start_new_session=True)
@@ -67,7 +69,8 @@ def own_mariadb(folder: Path, *options: str) -> Iterator[int]:
 
 @contextmanager
 def galera(folder: Path, nodes: int = 3) -> Iterator[list[int]]:
-    """Start a cluster of empty nodes, and yield their ports."""
+    """Start a cluster of empty nodes, and yield their ports. A node does not take the state of another one as root."""
+    shutil.chown(folder, user() or os.getuid())
     with ExitStack() as stack:
         members: list[str] = []
         ports: list[int] = []
@@ -75,6 +78,7 @@ def galera(folder: Path, nodes: int = 3) -> Iterator[list[int]]:
             group, state, whole = (f"127.0.0.1:{free_port()}" for _ in range(3))
             own = folder / f"node{number}"
             own.mkdir()
+            shutil.chown(own, user() or os.getuid())
             options = [
                 "--wsrep-on=ON",
                 f"--wsrep-provider={GALERA}",

@@ -138,6 +138,24 @@ def test_the_servers_of_the_tests_are_found_and_stay_until_input_closes() -> Non
     }
 
 
+def test_an_engine_outlives_control_c_stops_with_its_input_and_says_what_is_missing() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "CITUS_URL"}
+    command = [sys.executable, "-m", "tests.servers", "hash", "citus"]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        found = json.loads(process.stdout.readline())
+        url = found["databases"]["hash"]["url"]
+        process.send_signal(signal.SIGINT)  # which a terminal sends to the tests as well: they still need the server
+        with psycopg.connect(url, dbname="postgres") as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+    assert process.returncode == 0
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(url, dbname="postgres")
+    assert "citus: CITUS_URL is not set" in found["missing"]
+
+
 @pytest.mark.parametrize("greeting", [b"", b"HTTP/1.1 400 Bad Request"], ids=["nothing", "another kind of server"])
 def test_a_server_that_is_not_of_the_kind_is_not_used(greeting: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor() as pool:
