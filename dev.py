@@ -29,7 +29,7 @@ NOT_ON_OTHERS = ["core", "repository", "browser", "acceptance/test_disconnects.p
 # Each is started from packages. The first two are raced in every run; --engine runs all of ON_ENGINES on one of them.
 ENGINES = ["pgbouncer", "hash", "replication", "galera", "citus"]
 RACED = ENGINES[:2]
-RACES = ["flow/test_one_winner.py", "once/test_many_at_once.py", "store/test_table.py"]
+RACES = ["flow/test_one_winner.py", "flow/test_running_again.py", "once/test_many_at_once.py", "store/test_table.py"]
 ON_ENGINES = ["flow", "store", "once", "maintenance", "acceptance/test_races.py", "acceptance/test_rides.py"]
 NODES = {"replication": ["nodes/test_promotion.py"], "galera": ["nodes/test_galera.py"]}
 WITHOUT_CITUS = "tests/store/test_every_engine.py"  # asks of each statement whether Citus would plan it

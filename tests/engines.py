@@ -6,6 +6,7 @@ Each is started from packages, on ports of its own, in folders that are deleted 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -91,19 +92,23 @@ def replication() -> Iterator[Engine]:
 @contextmanager
 def galera() -> Iterator[Engine]:
     """Three nodes. The suite writes to the first; `tests/nodes` finds the others in the status of the first."""
-    if not mariadb.SERVER or not mariadb.INSTALL:
-        raise NotHere("no mariadbd or no mariadb-install-db")
-    if mariadb.GALERA is None:
-        raise NotHere("no libgalera_smm.so")
+    programs = {
+        "mariadbd": mariadb.SERVER,
+        "mariadb-install-db": mariadb.INSTALL,
+        "libgalera_smm.so": mariadb.GALERA,
+        "rsync": shutil.which("rsync"),
+    }
+    if missing := [f"no {name}" for name, found in programs.items() if not found]:
+        raise NotHere(", ".join(missing))
     with tempfile.TemporaryDirectory(prefix="galera-") as folder, mariadb.galera(Path(folder)) as ports:
         with pymysql.connect(host="127.0.0.1", port=ports[0], user="root") as server, server.cursor() as cursor:
             cursor.execute(
                 "SELECT VERSION(), variable_value FROM information_schema.global_status"
                 " WHERE variable_name = 'wsrep_provider_version'"
             )
-            versions = "MariaDB {}, Galera {}".format(*cursor.fetchone())
+            ((version, library),) = cursor.fetchall()
         url = f"mysql://root@127.0.0.1:{ports[0]}/records?init_command={READS_WAIT.replace(' ', '+')}"
-        yield Engine(url, versions)
+        yield Engine(url, f"MariaDB {version}, Galera {library}")
 
 
 @contextmanager

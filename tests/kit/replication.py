@@ -94,7 +94,8 @@ class PostgreSQL:
             str(self.folder.parent),
         ]
         command = [str(PROGRAMS / "postgres"), *where, "-F"]
-        process = subprocess.Popen(command, user=user(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        process = subprocess.Popen(command, user=user(), start_new_session=True, **quiet)
         try:
             wait_until(lambda: _is_up(self.port), within=20)
             yield self

@@ -6,6 +6,7 @@ The arguments are the folder of the two lists and the name of this client. It ru
 from __future__ import annotations
 
 import sys
+from functools import partial
 from itertools import count
 from pathlib import Path
 from time import sleep
@@ -20,18 +21,18 @@ def main(folder: Path, name: str) -> None:
     from django.db import Error
 
     from django_idempotency.exceptions import IdempotencyError
-    from django_idempotency.once import once
+    from django_idempotency.once import Claim, once
 
     with (folder / f"{name}.executed").open("w") as executed, (folder / f"{name}.acknowledged").open("w") as told:
 
-        def run(key: str) -> str:
+        def run(key: str, _claim: Claim) -> str:
             """An effect that no database takes back."""
             print(key, file=executed, flush=True)
             return key
 
         for key in (f"{name} {number}" for number in count()):
             try:
-                print(once(scope=SCOPE, key=key, run=lambda _claim, key=key: run(key)), file=told, flush=True)
+                print(once(scope=SCOPE, key=key, run=partial(run, key)), file=told, flush=True)
             except (IdempotencyError, Error):
                 sleep(0.05)
 
