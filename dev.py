@@ -11,19 +11,20 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import venv
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 OLDEST = (3, 11)
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 DATABASES = ["sqlite", "postgresql", "mariadb"]
-# These tests are the same on every database: they run on the first one only.
+# These tests are the same on every database: they run on the first one only. `nodes` is for engines that have several.
 NOT_ON_OTHERS = [
     "core",
     "repository",
@@ -32,6 +33,13 @@ NOT_ON_OTHERS = [
     "acceptance/test_disconnects.py",
     "acceptance/test_generated_client.py",
 ]
+# Each is started from packages. The first two are raced in every run; --engine runs all of ON_ENGINES on one of them.
+ENGINES = ["pgbouncer", "hash", "replication", "galera", "citus"]
+RACED = ENGINES[:2]
+RACES = ["flow/test_one_winner.py", "flow/test_running_again.py", "once/test_many_at_once.py", "store/test_table.py"]
+ON_ENGINES = ["flow", "store", "once", "maintenance", "acceptance/test_races.py", "acceptance/test_rides.py"]
+NODES = {"replication": ["nodes/test_promotion.py"], "galera": ["nodes/test_galera.py"]}
+WITHOUT_CITUS = "tests/store/test_every_engine.py"  # asks of each statement whether Citus would plan it
 FULLY_COVERED = "--include=django_idempotency/core/*,django_idempotency/store/*"
 CLOSING_LINE = re.compile(r"(passed|failed|errors?|skipped|deselected|no tests ran)\b.* in [\d.]+s")
 
@@ -94,18 +102,25 @@ def run_pytest(title: str, environment: dict[str, str], arguments: list[str]) ->
 
 
 def run_pytest_on_each(
-    urls: dict[str, str], brokers: dict[str, str], arguments: list[str], complete: bool
+    databases: dict[str, Any], brokers: dict[str, str], arguments: list[str], complete: bool
 ) -> dict[str, Outcome]:
     """Run pytest on all databases at the same time, because a run mostly waits for its database and its processes."""
-    with ThreadPoolExecutor(len(urls) or 1) as pool:
+    with ThreadPoolExecutor(len(databases) or 1) as pool:
         runs: dict[str, Future[Outcome]] = {}
-        for name, url in urls.items():
-            title = f"{name:<10} | " if len(urls) > 1 else ""
-            selection = arguments or [f"--ignore=tests/{each}" for each in NOT_ON_OTHERS if runs]
+        for name, database in databases.items():
+            title = f"{name:<10} | " if len(databases) > 1 else ""
+            selection = arguments or select(name, first=not runs, alone=len(databases) == 1)
             measured = ["-p", "tests.kit.measuring"] if complete and runs else []  # enough to judge the coverage
-            environment = {**brokers, "DATABASE_URL": url}
-            runs[name] = pool.submit(run_pytest, title, environment, [*measured, *selection])
+            environment = {**brokers, "DATABASE_URL": database["url"]}
+            runs[name] = pool.submit(run_pytest, title, environment, [*measured, *database["options"], *selection])
         return {name: run.result() for name, run in runs.items()}
+
+
+def select(name: str, *, first: bool, alone: bool) -> list[str]:
+    """Return which tests run on this database, or on this engine."""
+    if name in ENGINES:
+        return [f"tests/{each}" for each in ([*NODES.get(name, []), *ON_ENGINES] if alone else RACES)]
+    return [f"--ignore=tests/{each}" for each in (["nodes"] if first else ["nodes", *NOT_ON_OTHERS])]
 
 
 def hide_password(url: str) -> str:
@@ -124,24 +139,34 @@ def judge_coverage(complete: bool) -> Outcome:
 
 
 def test(only: str | None, arguments: list[str]) -> bool:
-    """Run pytest on every database in reach, and say at the end what was not tested."""
+    """Run pytest on every database in reach, or on one engine, and say at the end what was not tested."""
     prepare("test")
     run("coverage", "erase")
-    command = [str(PYTHON), "-m", "tests.servers", *([only] if only else DATABASES)]
+    names = [only] if only else DATABASES if arguments else [*DATABASES, *RACED]
+    command = [str(PYTHON), "-m", "tests.servers", *names]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as servers:
         if not (line := next(iter(servers.stdout or ()), "")):
             sys.exit("dev.py: the search for databases failed; see the error above.")
         found = json.loads(line)
-        complete = len(found["databases"]) == len(DATABASES) and not arguments
-        outcomes = run_pytest_on_each(found["databases"], found["brokers"], arguments, complete)
-    coverage = judge_coverage(complete)
-    left_out = [f"{name}: left out by --only {only}" for name in DATABASES if only not in (None, name)]
+        complete = set(DATABASES) <= set(found["databases"]) and not arguments
+        if only == "citus" and not found["databases"]:
+            run("pytest", "-m", "", WITHOUT_CITUS)
+        try:
+            outcomes = run_pytest_on_each(found["databases"], found["brokers"], arguments, complete)
+        finally:
+            servers.communicate()  # after a Ctrl-C too, they stop when the tests have ended
+    coverage = Outcome(True, "not judged on an engine")
+    if only not in ENGINES:
+        coverage = judge_coverage(complete)
+    left_out = [name for name in (*DATABASES, *ENGINES) if name not in names]
     brokers = ", ".join(map(hide_password, found["brokers"].values())) or "none"
     print(f"\n######## summary\nreachable brokers: {brokers}\ncoverage: {coverage.closing_line}")
-    for line in left_out + found["missing"]:
+    for line in [f"{', '.join(left_out)}: left out of this run", *found["missing"]]:
         print(f"NOT TESTED  {line}")
     for name, outcome in outcomes.items():
-        print(f"{name}: {'passed' if outcome.passed else 'FAILED'}\n{outcome.closing_line}")
+        database = found["databases"][name]
+        about = "; ".join(filter(None, [database["versions"], shlex.join(database["options"])]))
+        print(f"{name}: {'passed' if outcome.passed else 'FAILED'}{about and f' ({about})'}\n{outcome.closing_line}")
     return bool(outcomes) and all(outcome.passed for outcome in (coverage, *outcomes.values()))
 
 
@@ -162,12 +187,15 @@ def main() -> bool:
     parser = argparse.ArgumentParser(prog="dev.py", description=__doc__, allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True)
     tests = commands.add_parser("test", allow_abbrev=False, help="run pytest on each database; it gets other arguments")
-    tests.add_argument("--only", choices=DATABASES, help="one database instead of all that answer")
+    which = tests.add_mutually_exclusive_group()
+    which.add_argument("--only", choices=DATABASES, help="one database instead of all that answer")
+    engine = "an engine that is started for this run; without other arguments, the suites that an engine could break"
+    which.add_argument("--engine", choices=ENGINES, help=engine)
     commands.add_parser("demo", allow_abbrev=False, add_help=False, help="show the payments service at work")
     commands.add_parser("check", help="check style, types, documentation and the wheel: what CI runs after the tests")
     options, others = parser.parse_known_args()
     if options.command == "test":
-        return test(options.only, others)
+        return test(options.only or options.engine, others)
     if options.command == "demo":
         return demo(others)
     if others:

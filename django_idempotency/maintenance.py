@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from django.db import Error
 from django.db.models import QuerySet
 
 from django_idempotency import signals
@@ -26,7 +27,7 @@ from django_idempotency.monitoring.health import health
 from django_idempotency.signals import announce, logger
 from django_idempotency.store import counts as outcomes
 from django_idempotency.store import events, jobs
-from django_idempotency.store.deletion import delete_page
+from django_idempotency.store.deletion import delete_page, is_contended
 
 __all__ = ["Bounds", "health", "reap", "reconcile", "resume", "sweep", "work"]
 
@@ -159,7 +160,13 @@ def _reap_old(name: str, old: QuerySet[Any], run: ActiveRun, choose: Callable[[l
             if bounds.dry_run:
                 run.counts[name] = len(ids)
                 return
-            run.counts[name] += old.model._default_manager.using(bounds.using).filter(pk__in=ids).delete()[0]
+            try:
+                run.counts[name] += old.model._default_manager.using(bounds.using).filter(pk__in=ids).delete()[0]
+            except Error as error:
+                if not is_contended(error):
+                    raise
+                run.counts["contended"] += len(ids)  # the next run deletes what is left of them
+                return
             bounds.progress(run.counts)
         if len(page) < bounds.batch_size or (ids and run.is_over()):
             return

@@ -59,9 +59,14 @@ def stand_in_for_mysqldb() -> None:
 
 
 def server(parts: SplitResult, **options: str) -> dict[str, Any]:
-    """A `host` in the query is the folder of a unix socket; everything else there is an option of the driver."""
+    """A `host` in the query is the folder of a unix socket; everything else there is an option of the driver.
+
+    `pooler=transaction` is Django's: behind such a pooler the next statement may be another session's.
+    """
     query = dict(parse_qsl(parts.query))
+    pooled = {"DISABLE_SERVER_SIDE_CURSORS": True} if query.pop("pooler", "") == "transaction" else {}
     return {
+        **pooled,
         "NAME": unquote(parts.path[1:]),
         "USER": unquote(parts.username or ""),
         "PASSWORD": unquote(parts.password or ""),

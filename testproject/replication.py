@@ -69,12 +69,23 @@ class PostgreSQL:
                 server.execute(f"ALTER SYSTEM {change}")
             server.execute("SELECT pg_reload_conf()")
 
+    def follow_synchronously(self, standby: str) -> None:
+        """From now on, every COMMIT waits for this standby."""
+        self.alter([f"SET synchronous_standby_names = {standby}"])
+        state = f"SELECT sync_state FROM pg_stat_replication WHERE application_name = '{standby}'"  # noqa: S608 - ours
+        with self.connect("postgres") as server:
+            wait_for(lambda: server.execute(state).fetchone() == ("sync",))
+
     @contextmanager
     def running(self) -> Iterator[None]:
         where = ["-D", self.folder, "-p", self.port, "-h", "127.0.0.1", "-k", self.folder.parent]
         command = [*map(str, (PROGRAMS / "postgres", *where)), "-c", "wal_level=logical", "-F"]
         process = subprocess.Popen(  # noqa: S603 - every word stands here
-            command, user=user(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command,
+            user=user(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # a Ctrl-C is for the tests, which stop it
         )
         try:
             wait_for(self.is_up)
@@ -90,10 +101,10 @@ class PostgreSQL:
             return False
         return True
 
-    def crash(self) -> None:
-        """End all its processes at once, with no checkpoint. SIGKILL would leave its sessions running."""
+    def crash(self, how: signal.Signals = signal.SIGQUIT) -> None:
+        """End all its processes at once, with no checkpoint. SIGKILL leaves its sessions running for a moment."""
         pid = (self.folder / "postmaster.pid").read_text().split()[0]
-        os.kill(int(pid), signal.SIGQUIT)
+        os.kill(int(pid), how)
         wait_for(lambda: is_free(self.port))
 
     def ask(self, query: str) -> Any:
@@ -103,23 +114,38 @@ class PostgreSQL:
 
 
 @contextmanager
-def primary_and_standby(prepare: Callable[[PostgreSQL], None]) -> Iterator[tuple[PostgreSQL, PostgreSQL]]:
-    """Prepare the primary's database, and let a standby, called `standby`, follow it asynchronously."""
-    folder = Path(tempfile.mkdtemp(prefix="replication-"))
+def own_postgresql() -> Iterator[PostgreSQL]:
+    """An empty server, in a folder that is deleted with it."""
+    folder = Path(tempfile.mkdtemp(prefix="postgresql-"))
     shutil.chown(folder, user() or os.getuid())
-    primary, standby = (PostgreSQL(folder / name, free_port()) for name in ("primary", "standby"))
+    server = PostgreSQL(folder / "primary", free_port())
     try:
-        _run("initdb", "-D", primary.folder, "-U", "postgres", "-A", "trust", "--no-sync")
-        with primary.running():
-            with primary.connect("postgres") as server:
-                server.execute(f"CREATE DATABASE {NAME}")
-            prepare(primary)
-            source = f"host=127.0.0.1 port={primary.port} user=postgres application_name=standby"
-            _run("pg_basebackup", "-D", standby.folder, "-d", source, "-R", "--checkpoint=fast", "--no-sync")
-            with standby.running():
-                yield primary, standby
+        _run("initdb", "-D", server.folder, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
+        with server.running():
+            yield server
     finally:
         shutil.rmtree(folder)
+
+
+@contextmanager
+def standby_of(primary: PostgreSQL) -> Iterator[PostgreSQL]:
+    """It is called `standby`, and follows asynchronously until the primary is told otherwise."""
+    standby = PostgreSQL(primary.folder.with_name("standby"), free_port())
+    source = f"host=127.0.0.1 port={primary.port} user=postgres application_name=standby"
+    _run("pg_basebackup", "-D", standby.folder, "-d", source, "-R", "--checkpoint=fast", "--no-sync")
+    with standby.running():
+        yield standby
+
+
+@contextmanager
+def primary_and_standby(prepare: Callable[[PostgreSQL], None]) -> Iterator[tuple[PostgreSQL, PostgreSQL]]:
+    """Make the primary's database, prepare it, and let a standby follow."""
+    with own_postgresql() as primary:
+        with primary.connect("postgres") as server:
+            server.execute(f"CREATE DATABASE {NAME}")
+        prepare(primary)
+        with standby_of(primary) as standby:
+            yield primary, standby
 
 
 def user() -> str | None:

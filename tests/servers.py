@@ -1,6 +1,6 @@
-"""Find the databases and brokers that the tests can use: python -m tests.servers DATABASE ...
+"""Find the databases, engines and brokers that the tests can use: python -m tests.servers DATABASE ...
 
-It prints one line of JSON and runs until standard input closes. Then it stops the PostgreSQL server, if it started one.
+It prints one line of JSON and runs until standard input closes. Then it stops every server that it started.
 """
 
 from __future__ import annotations
@@ -9,17 +9,21 @@ import getpass
 import hashlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import asdict
+from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
 import pymysql
 
 from testproject.servers import ROOT
+from tests.engines import ENGINES, Engine, NotHere
 
 DATABASE = "idempotency_" + hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]  # each checkout has its own
 SCHEMES = {"sqlite": ["sqlite"], "postgresql": ["postgresql", "postgres"], "mariadb": ["mysql", "mariadb"]}
@@ -90,17 +94,30 @@ FINDERS: dict[str, Callable[[ExitStack], str | None]] = {
 }
 
 
-def find_database(name: str, stack: ExitStack) -> str | None:
-    """Return DATABASE_URL if it is of this kind, or else the URL of a local database."""
+def find(name: str, stack: ExitStack) -> Engine:
+    """Start an engine, or return a database: the one of DATABASE_URL if it is of this kind, or else a local one."""
+    if name in ENGINES:
+        return stack.enter_context(ENGINES[name]())
     given = os.environ.get("DATABASE_URL", "")
-    return given if given.partition(":")[0] in SCHEMES[name] else FINDERS[name](stack)
+    url = given if given.partition(":")[0] in SCHEMES[name] else FINDERS[name](stack)
+    if url is None:
+        raise NotHere(MISSING[name])
+    return Engine(url)
 
 
 def main(names: list[str]) -> None:
     with ExitStack() as stack:
-        databases = {name: url for name in names if (url := find_database(name, stack))}
+        databases: dict[str, dict[str, Any]] = {}
+        missing = []
+        for name in names:
+            try:
+                databases[name] = asdict(find(name, stack))
+            except NotHere as reason:
+                missing.append(f"{name}: {reason}")
         brokers = {variable: url for variable in BROKERS if (url := find_broker(variable))}
-        missing = [f"{name}: {MISSING[name]}" for name in (*names, *BROKERS) if name not in databases | brokers]
+        missing += [f"{variable}: {MISSING[variable]}" for variable in BROKERS if variable not in brokers]
+        # From here on a Ctrl-C is for the tests: the servers stop after them, when standard input closes.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         print(json.dumps({"databases": databases, "brokers": brokers, "missing": missing}), flush=True)
         sys.stdin.read()
 

@@ -95,8 +95,9 @@ def wired_site(tmp_path_factory: pytest.TempPathFactory, http_database: str) -> 
 
 def through(parts: SplitResult, port: int) -> str:
     user = parts.netloc.rpartition("@")[0]
-    plain = "sslmode=disable&gssencmode=disable" if parts.scheme.startswith("postgres") else parts.query
-    return urlunsplit(parts._replace(netloc=f"{user}@127.0.0.1:{port}", query=plain))
+    plain = "sslmode=disable&gssencmode=disable" if parts.scheme.startswith("postgres") else ""
+    query = "&".join(filter(None, (parts.query, plain)))
+    return urlunsplit(parts._replace(netloc=f"{user}@127.0.0.1:{port}", query=query))
 
 
 @pytest.fixture

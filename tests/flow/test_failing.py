@@ -160,6 +160,7 @@ def test_atomic_mode_marks_the_doubt_that_a_leased_attempt_left_behind() -> None
     assert (status_of(leased), work.runs, len(lapsed)) == (Status.UNKNOWN, 0, 1)
 
 
+@pytest.mark.direct
 def test_a_connection_that_died_in_the_work_leaves_a_doubt_that_is_stored(vendor: str) -> None:
     if vendor == "sqlite":
         pytest.skip("a file has no connection to lose")
@@ -184,6 +185,7 @@ def test_a_connection_that_its_driver_knows_to_be_closed_is_opened_again() -> No
     assert finish(claimed(call), Booking(call)) == "booked"
 
 
+@pytest.mark.direct
 def test_a_connection_that_was_lost_while_somebody_else_worked_costs_another_one(vendor: str) -> None:
     """Nothing stands before the COMMIT, and what `finish` runs may run again."""
     if vendor == "sqlite":

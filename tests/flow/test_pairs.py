@@ -96,6 +96,7 @@ def set_up(status: Status | None, facts: Facts, audited: bool) -> Row | None:
     return snapshot(facts.call.id)
 
 
+@pytest.mark.direct
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_end_is_one_that_the_table_allows(name: str) -> None:

@@ -11,6 +11,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, Final, NoReturn
 
+import pytest
 from django.db import OperationalError, connection, connections
 
 from django_idempotency.store.connecting import descriptor
@@ -53,7 +54,12 @@ class Kind:
 # SQLite has no server that could go away. On MariaDB a session that the server ends looks like one that is cut.
 TELLING: Final = {"sqlite": [Trouble.ERROR], "mysql": [Trouble.ERROR, Trouble.CUT, Trouble.GONE]}
 TROUBLES: Final = TELLING.get(connection.vendor, list(Trouble))
-KINDS: Final = [Kind(trouble, moment) for trouble in TROUBLES for moment in Moment]
+# All but an error end a session, and wait until the server no longer has it.
+KINDS: Final = [
+    pytest.param(Kind(trouble, moment), marks=[] if trouble is Trouble.ERROR else pytest.mark.direct)
+    for trouble in TROUBLES
+    for moment in Moment
+]
 
 
 @dataclass

@@ -1,13 +1,14 @@
-"""A real pgbouncer in transaction mode before the database of this run."""
+"""A real pgbouncer in transaction mode before a PostgreSQL server."""
 
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from testproject.servers import free_port
 from tests.kit.databases import another_alias
 from tests.kit.threads import wait_until
 
+PGBOUNCER = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
 CONFIG = """
 [databases]
 * = host={host} port={port} user={user}
@@ -27,9 +29,31 @@ listen_port = {listen}
 unix_socket_dir =
 auth_type = any
 pool_mode = transaction
+max_client_conn = 500
 ignore_startup_parameters = extra_float_digits,options
 logfile = {folder}/pgbouncer.log
 """
+
+
+@contextmanager
+def pgbouncer(host: str, port: int | str, user: str) -> Iterator[int]:
+    """Start one before this server, and yield the pooler's port."""
+    assert PGBOUNCER
+    folder, listen = Path(tempfile.mkdtemp(prefix="pgbouncer-")), free_port()
+    config = folder / "pgbouncer.ini"
+    config.write_text(CONFIG.format(host=host, port=port, user=user, listen=listen, folder=folder))
+    command = [PGBOUNCER, str(config)]
+    if os.getuid() == 0:  # it refuses to run as root
+        shutil.chown(folder, "nobody")
+        command += ["-u", "nobody"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        wait_until(lambda: answers(listen), within=10)
+        yield listen
+    finally:
+        process.terminate()
+        process.wait(10)
+        shutil.rmtree(folder)
 
 
 def answers(port: int) -> bool:
@@ -38,31 +62,13 @@ def answers(port: int) -> bool:
 
 
 @pytest.fixture
-def pooler(tmp_path_factory: pytest.TempPathFactory, vendor: str) -> Iterator[int]:
-    """Start it, and return its port."""
-    program = shutil.which("pgbouncer")
-    if vendor != "postgresql" or program is None:
+def pooler(vendor: str) -> Iterator[int]:
+    """Before the database of this run; its port."""
+    if vendor != "postgresql" or PGBOUNCER is None:
         pytest.skip("NOT TESTED: needs PostgreSQL and pgbouncer")
-    folder, listen, own = tmp_path_factory.mktemp("pgbouncer"), free_port(), connection.settings_dict
-    values = {"host": own["HOST"] or "127.0.0.1", "port": own["PORT"] or 5432, "user": own["USER"] or "postgres"}
-    config = Path(folder, "pgbouncer.ini")
-    config.write_text(CONFIG.format(**values, listen=listen, folder=folder))
-    command = [program, str(config)]
-    if os.getuid() == 0:  # it refuses to run as root
-        nobody = pwd.getpwnam("nobody")
-        for each in (folder, config):
-            os.chown(each, nobody.pw_uid, nobody.pw_gid)
-        for parent in folder.parents:
-            if parent.stat().st_uid == 0 and parent != Path("/") and "pytest" in parent.name:
-                parent.chmod(0o755)
-        command += ["-u", "nobody"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_until(lambda: answers(listen), within=10)
-        yield listen
-    finally:
-        process.terminate()
-        process.wait(10)
+    own = connection.settings_dict
+    with pgbouncer(own["HOST"] or "127.0.0.1", own["PORT"] or 5432, own["USER"] or "postgres") as port:
+        yield port
 
 
 def reached_by(port: int, **changes: Any) -> Any:

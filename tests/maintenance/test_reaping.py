@@ -132,7 +132,9 @@ def test_a_page_is_followed_by_the_next() -> None:
 
 
 @pytest.mark.django_db(transaction=True)  # PostgreSQL and SQLite look at a foreign key at the commit
-@pytest.mark.parametrize("on_delete", [models.DO_NOTHING, models.PROTECT, models.RESTRICT])
+@pytest.mark.parametrize(
+    "on_delete", [pytest.param(models.DO_NOTHING, marks=pytest.mark.unique_id), models.PROTECT, models.RESTRICT]
+)
 def test_what_a_row_keeps_from_going_keeps_no_others(
     on_delete: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -223,6 +225,7 @@ LOCK_LIMIT = {
 }
 
 
+@pytest.mark.direct
 @pytest.mark.django_db(transaction=True)
 def test_what_another_transaction_holds_keeps_no_others(vendor: str) -> None:
     if vendor == "sqlite":

@@ -11,12 +11,13 @@ from uuid import UUID, uuid4
 
 import pytest
 from django.core.management import call_command
+from django.db import OperationalError, ProgrammingError, connection
 from django.db.models import Value
 
 from django_idempotency import maintenance
 from django_idempotency.fields import StatementNow
 from django_idempotency.maintenance import Bounds
-from django_idempotency.models import IdempotencyCount, IdempotencyEvent
+from django_idempotency.models import IdempotencyCount, IdempotencyEvent, MaintenanceRun
 from tests.kit.records import change, claimed, completed, doubtful
 
 pytestmark = pytest.mark.django_db
@@ -63,6 +64,40 @@ def test_the_time_is_a_setting_and_none_keeps_for_ever(name: str, settings: Any)
     settings.IDEMPOTENCY = {setting: 2999 * DAY}
     assert maintenance.reap() == {name: 1}
     assert not model.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("name", MAKE)
+def test_rows_that_another_transaction_holds_do_not_end_the_run(name: str) -> None:
+    """Two nodes of Galera may delete the same rows: one COMMIT fails with a deadlock."""
+    make, retention = MAKE[name][2:]
+    for _ in range(3):
+        make(retention + SECOND)
+
+    def refuse(execute: Any, sql: str, *rest: Any) -> Any:
+        if sql.startswith("DELETE"):
+            raise OperationalError(1213, "Deadlock found when trying to get lock; try restarting transaction")
+        return execute(sql, *rest)
+
+    with connection.execute_wrapper(refuse):
+        assert +maintenance.reap() == {"contended": 3}
+    assert MaintenanceRun.objects.get(job="reap").error == ""
+    assert +maintenance.reap() == {name: 3}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("name", MAKE)
+def test_a_database_that_refuses_to_delete_them_ends_the_run(name: str) -> None:
+    make, retention = MAKE[name][2:]
+    make(retention + SECOND)
+
+    def refuse(execute: Any, sql: str, *rest: Any) -> Any:
+        if sql.startswith("DELETE"):
+            raise ProgrammingError("permission denied")
+        return execute(sql, *rest)
+
+    with connection.execute_wrapper(refuse), pytest.raises(ProgrammingError):
+        maintenance.reap()
 
 
 @pytest.mark.parametrize("name", MAKE)

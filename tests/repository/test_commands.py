@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import psycopg
 import pytest
@@ -129,10 +130,30 @@ def test_the_servers_of_the_tests_are_found_and_stay_until_input_closes() -> Non
         assert process.poll() is None
     assert process.returncode == 0
     assert found == {
-        "databases": {"sqlite": "sqlite:///var/test.sqlite3", "postgresql": url},
+        "databases": {
+            "sqlite": {"url": "sqlite:///var/test.sqlite3", "versions": "", "options": []},
+            "postgresql": {"url": url, "versions": "", "options": []},
+        },
         "brokers": {"REDIS_URL": "redis://somewhere", "AMQP_URL": "amqp://somewhere"},
         "missing": [],
     }
+
+
+def test_an_engine_outlives_control_c_stops_with_its_input_and_says_what_is_missing() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "CITUS_URL"}
+    command = [sys.executable, "-m", "tests.servers", "hash", "citus"]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, **pipes) as process:
+        assert process.stdout is not None
+        found = json.loads(process.stdout.readline())
+        url = found["databases"]["hash"]["url"]
+        os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to the tests as well: they still need the server
+        with psycopg.connect(url, dbname="postgres") as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+    assert process.returncode == 0
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(url, dbname="postgres")
+    assert "citus: CITUS_URL is not set" in found["missing"]
 
 
 @pytest.mark.parametrize("greeting", [b"", b"HTTP/1.1 400 Bad Request"], ids=["nothing", "another kind of server"])

@@ -78,6 +78,7 @@ def test_a_connection_that_was_cut_while_it_was_checked_is_replaced(monkeypatch:
     assert connection.connection is not before
 
 
+@pytest.mark.direct
 @pytest.mark.skipif("connection.vendor == 'sqlite'", reason="SQLite has no server")
 @pytest.mark.django_db(transaction=True)
 def test_a_connection_that_django_checks_once_a_request_is_replaced_if_its_session_has_ended() -> None:

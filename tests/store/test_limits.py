@@ -74,6 +74,7 @@ def test_giving_up_does_not_cost_the_connection(seconds: float, crowd: list[Acto
     assert connection.is_usable()
 
 
+@pytest.mark.direct
 @pytest.mark.django_db(transaction=True)
 def test_a_claim_goes_on_when_the_other_one_is_gone(crowd: list[Actor], needs_a_server: None) -> None:
     waiter = crowd[1].do(backend)
@@ -306,6 +307,7 @@ def isolation() -> str:
         return str(cursor.fetchone()[0])
 
 
+@pytest.mark.direct
 @pytest.mark.django_db(transaction=True)
 def test_a_claim_survives_a_killed_connection(crowd: list[Actor], needs_a_server: None) -> None:
     before, expected = backend(), isolation()
@@ -316,6 +318,7 @@ def test_a_claim_survives_a_killed_connection(crowd: list[Actor], needs_a_server
     assert IdempotencyKey.objects.get().attempts == 1
 
 
+@pytest.mark.direct
 @pytest.mark.django_db(transaction=True)
 def test_a_connection_that_is_known_to_be_lost_is_opened_again(crowd: list[Actor], needs_a_server: None) -> None:
     expected = isolation()
@@ -327,6 +330,7 @@ def test_a_connection_that_is_known_to_be_lost_is_opened_again(crowd: list[Actor
     assert isolation() == expected
 
 
+@pytest.mark.direct
 @pytest.mark.django_db(transaction=True)
 def test_a_connection_that_is_lost_inside_a_transaction_stays_lost(crowd: list[Actor], needs_a_server: None) -> None:
     """On another connection the transaction's earlier writes would be missing."""

@@ -54,6 +54,7 @@ def execute_all(alias: str) -> None:
         assert isinstance(run_call(call, handler(call, alias), alias), Replay)
 
 
+@pytest.mark.direct
 def test_each_statement_of_new_keys_and_replays_is_prepared_once(alias: str) -> None:
     for _ in range(3):
         execute_all(alias)
@@ -61,6 +62,7 @@ def test_each_statement_of_new_keys_and_replays_is_prepared_once(alias: str) -> 
     assert verbs == ["INSERT", "INSERT", "SELECT", "SELECT", "UPDATE"]
 
 
+@pytest.mark.direct
 def test_nothing_else_is_prepared(alias: str) -> None:
     execute_all(alias)
     assert connections[alias].connection.prepare_threshold is None
@@ -94,6 +96,7 @@ def test_the_setting_does_nothing_on_other_databases(settings: Any, vendor: str)
     execute_all("default")
 
 
+@pytest.mark.direct
 def test_execute_wrappers_see_prepared_statements(alias: str) -> None:
     seen: list[str] = []
 
@@ -123,6 +126,7 @@ def test_a_statement_that_fails_leaves_the_threshold_as_it_was(alias: str) -> No
     assert connections[alias].connection.prepare_threshold is None
 
 
+@pytest.mark.direct
 def test_a_closed_connection_is_opened_without_preparing(alias: str) -> None:
     assert connections[alias].connection is None
     assert records.find(a_call().ref(alias)) is None

@@ -133,6 +133,7 @@ def test_a_look_says_whether_somebody_else_is_at_it(vendor: str) -> None:
 # Claims that cannot be
 
 
+@pytest.mark.unique_id
 @pytest.mark.django_db
 def test_a_claim_that_neither_wins_nor_finds_the_winner_gives_up() -> None:
     call = a_call()

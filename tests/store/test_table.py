@@ -293,7 +293,7 @@ def test_pages_and_lookups_use_their_index() -> None:
 
 def plan(statement: Statement, types: str, **values: Any) -> str:
     """How the database would run it; on PostgreSQL without looking at the values. Automatic names read as there."""
-    text = statement.text(connection.vendor)
+    text, names = statement.text(connection.vendor), AUTOMATIC_NAMES
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             numbered = {name: f"${number}" for number, name in enumerate(values, start=1)}
@@ -302,12 +302,16 @@ def plan(statement: Statement, types: str, **values: Any) -> str:
             cursor.execute(f"EXPLAIN EXECUTE asked ({', '.join(['%s'] * len(values))})", list(values.values()))
             found = cursor.fetchall()
             cursor.execute("DEALLOCATE asked")
+            cursor.execute(INDEXES_OF_PARTITIONS)
+            names = dict(cursor.fetchall())
         else:
             explain = "EXPLAIN QUERY PLAN" if connection.vendor == "sqlite" else "EXPLAIN"
             cursor.execute(f"{explain} {text}", adapt(connection.vendor, values))
             found = cursor.fetchall()
     lines = "\n".join(str(line) for line in found)
-    return AUTOMATIC.sub(lambda match: AUTOMATIC_NAMES[match[0]], lines)
+    for automatic, name in names.items():
+        lines = lines.replace(automatic, name)
+    return lines
 
 
 AUTOMATIC_NAMES = {
@@ -315,7 +319,10 @@ AUTOMATIC_NAMES = {
     "sqlite_autoindex_idempotency_key_1": "idempotency_key_pkey",
     "sqlite_autoindex_idempotency_key_2": "idempotency_key_scope_key",
 }
-AUTOMATIC = re.compile("|".join(AUTOMATIC_NAMES))
+INDEXES_OF_PARTITIONS = """
+    SELECT part.relname, whole.relname FROM pg_inherits
+    JOIN pg_class part ON part.oid = inhrelid JOIN pg_class whole ON whole.oid = inhparent AND whole.relkind = 'I'
+"""
 
 
 # What a deployment sees
