@@ -37,7 +37,15 @@ NOT_ON_OTHERS = [
 ENGINES = ["pgbouncer", "hash", "replication", "galera", "citus"]
 RACED = ENGINES[:2]
 RACES = ["flow/test_one_winner.py", "flow/test_running_again.py", "once/test_many_at_once.py", "store/test_table.py"]
-ON_ENGINES = ["flow", "store", "once", "maintenance", "acceptance/test_races.py", "acceptance/test_rides.py"]
+ON_ENGINES = [
+    "flow",
+    "store",
+    "once",
+    "maintenance",
+    "nodes/test_proof.py",
+    "acceptance/test_races.py",
+    "acceptance/test_rides.py",
+]
 NODES = {"replication": ["nodes/test_promotion.py"], "galera": ["nodes/test_galera.py"]}
 WITHOUT_CITUS = "tests/store/test_every_engine.py"  # asks of each statement whether Citus would plan it
 FULLY_COVERED = "--include=django_idempotency/core/*,django_idempotency/store/*"

@@ -75,7 +75,7 @@ def partition_by_scope(server: psycopg.Connection[Any]) -> None:
     for number in range(PARTITIONS):
         values = f"WITH (MODULUS {PARTITIONS}, REMAINDER {number})"
         server.execute(f"CREATE TABLE {name}_{number} PARTITION OF {name} FOR VALUES {values}")
-    unique = f"ADD PRIMARY KEY (scope, id), ADD CONSTRAINT {name}_scope_key UNIQUE (key, scope)"
+    unique = f"ADD PRIMARY KEY (id, scope), ADD CONSTRAINT {name}_scope_key UNIQUE (key, scope)"
     server.execute(f"ALTER TABLE {name} {unique}")
     for definition in indexes:
         server.execute(definition)
