@@ -182,7 +182,7 @@ def check() -> bool:
     """Run the environments of tox.ini that check style, types, documentation and the wheel."""
     prepare("tox")
     os.environ.setdefault("UV_SYSTEM_CERTS", "1")  # tox installs with uv: let it trust what pip trusts
-    return run("tox", "run", "-e", "lint,typing,docs,bare")
+    return run("tox", "run-parallel", "--parallel-no-spinner", "-e", "lint,typing,docs,bare")
 
 
 def demo(arguments: list[str]) -> bool:
