@@ -31,6 +31,7 @@ NOT_ON_OTHERS = [
     "browser",
     "contrib",
     "acceptance/test_disconnects.py",
+    "acceptance/test_frameworks_killed.py",
     "acceptance/test_generated_client.py",
 ]
 # Each is started from packages. The first two are raced in every run; --engine runs all of ON_ENGINES on one of them.

@@ -13,8 +13,8 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 import pytest
 from pytest_django.plugin import DjangoDbBlocker
 
-from tests.acceptance.served.journal import Journal
 from tests.kit.cable import Cable, laid
+from tests.kit.journal import Journal
 from tests.kit.processes import Site, running_site
 from tests.kit.proxy import Proxy, proxied
 

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from testproject.http import Answer
-from tests.acceptance.served.journal import Journal
+from tests.kit.journal import Journal
 from tests.kit.processes import Site
 from tests.kit.threads import wait_until
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from testproject.http import Answer
-from tests.acceptance.served.journal import Journal
 from tests.acceptance.subjects import is_replay, lasting, let_it_expire, new, quoted, refused_as
+from tests.kit.journal import Journal
 from tests.kit.processes import Site
 
 CAP = 1024 * 1024

@@ -13,7 +13,6 @@ from testproject.http import Answer
 from testproject.servers import ROOT
 from tests.acceptance.raw import post_lines, with_key
 from tests.acceptance.served.answers import RULES
-from tests.acceptance.served.journal import Journal
 from tests.acceptance.subjects import (
     LATE,
     PAYMENTS,
@@ -26,6 +25,7 @@ from tests.acceptance.subjects import (
     refused_as,
     status_of,
 )
+from tests.kit.journal import Journal
 from tests.kit.processes import Site
 from tests.kit.threads import wait_until
 

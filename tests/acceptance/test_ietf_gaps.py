@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from testproject.http import Answer
-from tests.acceptance.served.journal import Journal
 from tests.acceptance.subjects import (
     LATE,
     PAYMENTS,
@@ -17,6 +16,7 @@ from tests.acceptance.subjects import (
     refused_as,
     status_of,
 )
+from tests.kit.journal import Journal
 from tests.kit.processes import Site
 
 pytestmark = pytest.mark.parametrize("site", ["off"], indirect=True)

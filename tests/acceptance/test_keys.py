@@ -7,8 +7,8 @@ import base64
 import pytest
 
 from tests.acceptance.raw import post_lines, with_key
-from tests.acceptance.served.journal import Journal
 from tests.acceptance.subjects import new, records, refused_as
+from tests.kit.journal import Journal
 from tests.kit.processes import Site
 
 pytestmark = pytest.mark.parametrize("site", ["off"], indirect=True)

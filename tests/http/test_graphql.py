@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -21,12 +18,9 @@ strawberry = pytest.importorskip("strawberry", reason="NOT TESTED: strawberry-gr
 from strawberry.django.views import GraphQLView  # noqa: E402 - only if it is installed
 from strawberry.types import Info  # noqa: E402
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+from tests.kit.graphql_guide import OPTIONS, SHOWN  # noqa: E402
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "graphql.md"
-sys.modules["shown"] = guide = ModuleType("shown")  # Strawberry looks for the names of a type in its module
-exec(GUIDE.read_text().split("```python\n")[1].split("```")[0], vars(guide))  # noqa: S102 - the sample is ours
-SHOWN = vars(guide)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 
 @strawberry.type
@@ -50,11 +44,10 @@ class Mutation:
 
 
 schema = strawberry.Schema(SHOWN["Query"], Mutation)
-options: dict[str, Any] = {"skip": SHOWN["changes_nothing"], "is_error": SHOWN["has_errors"]}
 
 
 def graphql(mode: str) -> Any:
-    return idempotent(operation=mode, mode=mode, **options)(GraphQLView.as_view(schema=schema))
+    return idempotent(operation=mode, mode=mode, **OPTIONS)(GraphQLView.as_view(schema=schema))
 
 
 urlpatterns = [path("atomic", graphql("atomic")), path("leased", graphql("leased")), path("shown", SHOWN["graphql"])]

@@ -14,6 +14,7 @@ from django.urls import path
 from django_idempotency.http.urlconf import project_endpoints
 from django_idempotency.models import IdempotencyKey
 from tests.kit.http import KEY, Ran, atomic_requests
+from tests.kit.threads import actors
 
 ninja = pytest.importorskip("ninja", reason="NOT TESTED: django-ninja is not installed")
 
@@ -186,17 +187,15 @@ def test_authentication_comes_before_a_replay(client: Client) -> None:
 
 
 def test_a_duplicate_of_a_running_request_is_told_so(client: Client) -> None:
-    first: list[Any] = []
-    thread = threading.Thread(target=lambda: first.append(post(Client(), "/slow")))
-    thread.start()
-    try:
-        assert RUNNING.wait(10)
-        duplicate = post(client, "/slow")
-    finally:
-        GO_ON.set()
-        thread.join()
+    with actors(1) as (other,):
+        first = other.start(post, Client(), "/slow")
+        try:
+            assert RUNNING.wait(10)
+            duplicate = post(client, "/slow")
+        finally:
+            GO_ON.set()
     assert (duplicate.status_code, duplicate.json()["code"]) == (409, "idempotency_key_in_progress")
-    assert (first[0].status_code, Ran.count) == (200, 1)
+    assert (first.result().status_code, Ran.count) == (200, 1)
 
 
 @pytest.mark.parametrize(("where", "status"), [("/refused", 409), ("/declined", 402), ("/orders", 422)])

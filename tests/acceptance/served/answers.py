@@ -14,7 +14,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from django_idempotency import KeyRule, Profile, entropy
 from django_idempotency.decorators import idempotent
-from tests.acceptance.served.journal import Journal
+from tests.kit.journal import Journal
 
 RULES = "https://api.example/idempotency"
 

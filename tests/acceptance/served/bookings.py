@@ -15,7 +15,7 @@ from django_idempotency.decorators import IdempotentRequest, idempotent
 from testproject.payments import json_bodies
 from testproject.payments.authentication import authenticated, by_token
 from testproject.payments.models import LedgerEntry
-from tests.acceptance.served.journal import Journal
+from tests.kit.journal import Journal
 
 
 def begun(request: HttpRequest) -> dict[str, Any]:
