@@ -83,8 +83,10 @@ def _key_pattern(rule: KeyRule) -> str:
 
 def replayed_header(profile: Profile) -> Schema:
     """Return the response header that marks a replay."""
-    description = "Only on a replay: the stored response to an earlier request with the same key."
-    return {profile.replayed_header: {"description": description, "schema": _text(enum=["true"])}}
+    description, values = "Only on a replay: the stored response to an earlier request with the same key.", ["true"]
+    if profile.mark_first:
+        description, values = "false on a response that was stored now, true on its replays.", ["false", "true"]
+    return {profile.replayed_header: {"description": description, "schema": _text(enum=values)}}
 
 
 def own_responses(policy: Policy, register: Register, *, defers: bool) -> dict[str, Schema]:

@@ -22,6 +22,7 @@ class Profile:
     name: str
     header: str = "Idempotency-Key"
     replayed_header: str = "Idempotency-Replayed"
+    mark_first: bool = False  # send that header as "false" with the response that is stored
     strict: bool = False  # accept only the quoted form of RFC 9651; reject a bare key
     missing: int = 400
     invalid: int = 400

@@ -122,10 +122,11 @@ def _sentences(policy: Policy) -> Iterator[tuple[str, str, problems.Problem | No
     if policy.skip is not None:
         yield "Requests that need no key", "Some requests run without protection, and a retry runs them again.", None
     yield "Whose key it is", _describe_owner(policy), problems.NO_PRINCIPAL
+    first = f" The first response has {profile.replayed_header}: false." if profile.mark_first else ""
     yield (
         "A retry",
         "Send the same request with the same key. It gets the stored response, with the header "
-        f"{profile.replayed_header}: true, and is not executed again.",
+        f"{profile.replayed_header}: true, and is not executed again.{first}",
         None,
     )
     wait = f" after up to {format_interval(policy.wait)}" if policy.wait else ""

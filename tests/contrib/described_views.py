@@ -27,6 +27,7 @@ HOUSE = Profile(
     name="house",
     header="X-Request-Key",
     replayed_header="X-Replayed",
+    mark_first=True,
     strict=True,
     mismatch=409,
     documentation="https://example.com/retries",

@@ -181,6 +181,7 @@ def test_a_profile_names_its_headers(document: Document) -> None:
     assert found["name"] == "X-Request-Key"
     responses = operation["responses"]
     assert responses["200"]["headers"].keys() == {"X-Replayed"}
+    assert responses["200"]["headers"]["X-Replayed"]["schema"]["enum"] == ["false", "true"]
     assert responses["409"]["headers"].keys() == {"Retry-After", "Link"}
     assert responses["400"]["headers"].keys() == {"Link"}
     assert "headers" not in post(document, "plain")["responses"]["400"]

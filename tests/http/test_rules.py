@@ -278,6 +278,12 @@ def test_json_comes_to_those_who_ask_for_it() -> None:
         assert (response.headers["Vary"], response.headers["Cache-Control"]) == ("Accept", "max-age=300")
 
 
+def test_the_page_says_whether_first_responses_are_marked(settings: Any) -> None:
+    assert "false" not in sentences(settings)["A retry"]
+    marking = sentences(settings, profile=Profile(name="marking", mark_first=True))
+    assert "The first response has Idempotency-Replayed: false." in marking["A retry"]
+
+
 def test_the_page_follows_the_settings(settings: Any) -> None:
     assert rules()["rules"][0]["lifetime"] == 86400
     settings.IDEMPOTENCY = {"RETENTION": timedelta(days=2)}
