@@ -62,7 +62,8 @@ def apply_upgrade(reply: Reply, policy: Policy) -> Reply:
 def accepted_response(call: Call, retry_after: int | None = None) -> HttpResponse:
     """Return the 202 for deferred work: the same for the first request and for each retry until a worker is done."""
     accepted = problems.ACCEPTED
-    body = {"code": accepted.code, "title": accepted.title, "detail": accepted.detail, "operation_ref": str(call.id)}
+    code = problems.choose_code(call.policy.profile, accepted)
+    body = {"code": code, "title": accepted.title, "detail": accepted.detail, "operation_ref": str(call.id)}
     wait = call.policy.retry_hint.total_seconds() if retry_after is None else retry_after
     headers = {"Cache-Control": "no-store", "Retry-After": str(max(1, ceil(wait)))}
     address = status_address(call)

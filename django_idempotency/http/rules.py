@@ -86,6 +86,7 @@ def describe_rules(policy: Policy) -> dict[str, Any]:
         "after_lifetime": policy.after_expiry,
         "replayed_header": profile.replayed_header,
         "statuses": list_statuses(policy),
+        "codes": dict(profile.codes),
         "sentences": [
             {"about": about, "text": text, "code": problem.code if problem else None}
             for about, text, problem in _sentences(policy)
@@ -146,6 +147,9 @@ def _sentences(policy: Policy) -> Iterator[tuple[str, str, problems.Problem | No
         problems.UNKNOWN,
     )
     yield "What is stored", _describe_stored(policy, profile), None
+    if profile.codes:
+        own = "; ".join(f"{ours} is sent as {theirs}" for ours, theirs in profile.codes.items())
+        yield "Error codes", f"Some have names of their own here: {own}.", None
     gone = policy.after_expiry is AfterExpiry.GONE
     yield "For how long", _describe_lifetime(policy, gone=gone), problems.EXPIRED if gone else None
 

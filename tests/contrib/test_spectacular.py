@@ -198,6 +198,16 @@ def test_the_dialect_of_stripe_has_its_own_shape(document: Document) -> None:
     assert operation["responses"]["200"]["headers"].keys() == {"Idempotent-Replayed"}
 
 
+def test_codes_of_the_projects_own_are_those_that_clients_get(document: Document) -> None:
+    assert codes(document, post(document, "own-codes"))["409"] == {"E409-17", "idempotency_outcome_unknown"}
+    assert "idempotency_key_in_progress" in codes(document, post(document, "plain"))["409"]
+    schemas = document["components"]["schemas"]
+    assert schemas["IdempotencyKeyInProgressE40917Code"]["enum"] == ["E409-17"]
+    accepted = post(document, "own-codes")["responses"]["202"]["content"]["application/json"]["schema"]
+    assert accepted == {"$ref": "#/components/schemas/IdempotencyKeyAcceptedE2021"}
+    assert schemas["IdempotencyKeyAcceptedE2021Code"]["enum"] == ["E202-1"]
+
+
 def test_json_of_the_projects_own_is_shown_by_examples(document: Document) -> None:
     content = post(document, "own-json")["responses"]["422"]["content"]["application/json"]
     (example,) = content["examples"].values()
