@@ -189,6 +189,11 @@ def test_another_payload_and_a_missing_key_are_refused(client: Client) -> None:
     assert (missing.status_code, missing.json()["code"]) == (400, "idempotency_key_missing")
 
 
+def test_a_browser_gets_json_too_as_of_every_operation(client: Client) -> None:
+    told = client.post("/api/leased", headers={"Authorization": "Bearer ada", "Accept": "text/html"})
+    assert (told.status_code, told["Content-Type"]) == (400, "application/problem+json")
+
+
 def test_authentication_comes_before_a_replay(client: Client) -> None:
     post(client, "/leased")
     assert post(client, "/leased", person="nobody").status_code == 401
