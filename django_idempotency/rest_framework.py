@@ -234,7 +234,7 @@ def _is_problem(response: Any, members: Mapping[str, Any]) -> bool:
 
 
 class OperationView(APIView):
-    """The status of deferred work, for callers known to the project's authentication or to a session.
+    """The status of a request or of deferred work, for callers known to the project's authentication or to a session.
 
     Only ownership is checked, because callers without credentials may poll their work too.
     """

@@ -31,6 +31,7 @@ _ANY_OBJECT: Final = {"type": "object", "additionalProperties": True}
 # Validation errors and missing permissions, which few projects describe. A generated client has to accept them too.
 _OF_THE_FRAMEWORK: Final = {400, 403}
 _RETRIED: Final = {problems.IN_FLIGHT, problems.NOTHING_DONE, problems.UNAVAILABLE}
+_OF_ONE_REQUEST: Final = {problems.IN_FLIGHT, problems.UNKNOWN}
 _SCOPES: Final[Mapping[str | None, str]] = {
     None: "authenticated caller",
     "session": "browser session",
@@ -149,10 +150,13 @@ def _component_of(profile: Profile, problem: Problem, body: Mapping[str, Any], r
 
 
 def _problem_headers(profile: Profile, several: Iterable[Problem]) -> Schema:
-    link = {"Link": {"description": "The published rules of idempotency keys.", "schema": _text()}}
+    targets = ["the published rules of idempotency keys"] if profile.documentation else []
+    if not _OF_ONE_REQUEST.isdisjoint(several):
+        targets.append("the status of the first request, if the service has an address for it")
+    link = {"Link": {"description": f"Leads to {' and to '.join(targets)}.", "schema": _text()}}
     headers = {
         **({} if _RETRIED.isdisjoint(several) else _retry_after()),
-        **(link if profile.documentation else {}),
+        **(link if targets else {}),
     }
     return {"headers": headers} if headers else {}
 

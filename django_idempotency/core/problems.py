@@ -178,10 +178,13 @@ def choose_media_type(profile: Profile) -> str:
     return "application/json" if plain else "application/problem+json"
 
 
-def build_link(profile: Profile, problem: Problem, page: str = "") -> dict[str, str]:
-    """Return the Link header with the published rules; none if they have no address."""
-    address = find_rules(profile, problem, page)
-    return {"Link": f'<{address}>; rel="describedby"; type="text/html"'} if address else {}
+def build_link(profile: Profile, problem: Problem, page: str = "", outcome: str = "") -> dict[str, str]:
+    """Return the Link header with the published rules and the request's outcome; none if neither has an address."""
+    rules = find_rules(profile, problem, page)
+    links = [f'<{rules}>; rel="describedby"; type="text/html"'] if rules else []
+    if outcome:
+        links.append(f'<{outcome}>; rel="status"')  # RFC 8631
+    return {"Link": ", ".join(links)} if links else {}
 
 
 def render(profile: Profile, problem: Problem, status: int, detail: str = "", **members: Any) -> Reply:

@@ -26,8 +26,8 @@ from django_idempotency.http.responses import (
     nothing_done_problem,
     problem_for,
     replay_response,
-    same_key_only,
     unavailable_problem,
+    unknown_problem,
 )
 from django_idempotency.signals import logger
 
@@ -100,9 +100,7 @@ class OwnResponses:
         return self.problem_response(nothing_done_problem(self.policy, self.policy.pause_after(attempts)))
 
     def unknown_outcome_response(self, call: Call) -> HttpResponseBase:
-        return self.problem_response(
-            ProblemDetails(problems.UNKNOWN, self.policy.profile.unknown, members=same_key_only(call))
-        )
+        return self.problem_response(unknown_problem(call))
 
     def settled_response(self, attempt: Attempt) -> HttpResponseBase:
         """Return what the record says now: another attempt, a reconciler or an operator has changed it.

@@ -243,6 +243,15 @@ def test_deferred_work_is_accepted_and_has_a_status(document: Document) -> None:
     assert status["responses"].keys() >= {"202", "default"}
 
 
+def test_the_outcome_of_a_key_is_described_as_the_status_is(document: Document) -> None:
+    status = document["paths"]["/idempotency/operations/{ref}/"]["get"]
+    outcome = document["paths"]["/idempotency/keys/{key}/"]["get"]
+    assert outcome["responses"] == status["responses"]
+    assert outcome["description"] != status["description"]
+    found = {each["name"]: (each["in"], each["required"]) for each in outcome["parameters"]}
+    assert found == {"key": ("path", True), "operation": ("query", True)}
+
+
 # What the project says itself
 
 

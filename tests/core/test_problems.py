@@ -89,6 +89,13 @@ def test_the_rules_page_explains_every_problem_unless_the_profile_names_other_do
     assert build_link(IETF, MISMATCH) == {}
 
 
+def test_the_address_of_an_outcome_is_linked_with_the_rules_and_without() -> None:
+    status = '</operations/1/>; rel="status"'
+    rules = f'</rules/#{UNKNOWN.code}>; rel="describedby"; type="text/html"'
+    assert build_link(IETF, UNKNOWN, outcome="/operations/1/") == {"Link": status}
+    assert build_link(IETF, UNKNOWN, "/rules/", "/operations/1/") == {"Link": f"{rules}, {status}"}
+
+
 STRIPES_TYPES = ("api_error", "card_error", "idempotency_error", "invalid_request_error")
 
 
