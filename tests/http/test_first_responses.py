@@ -15,15 +15,20 @@ from django_idempotency.decorators import idempotent
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.operations import Op, operation
 from django_idempotency.rest_framework import IdempotentMixin
-from tests.http.disconnecting import posted
 from tests.http.rest_views import Authenticated
 from tests.kit.http import Person, Ran
+from tests.kit.operations import begin_anew
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 HEADER = "X-Replayed"
 MARKING = Profile(name="marking", replayed_header=HEADER, mark_first=True)
 PATHS = ["leased", "late", "finishing", "atomic", "async", "operation", "refusing", "rest", "rest-refusing"]
+
+
+@pytest.fixture(autouse=True)
+def _operations(settings: Any) -> None:
+    begin_anew(settings)
 
 
 @operation("tests.marked")
@@ -104,10 +109,6 @@ def test_the_first_response_says_false_and_a_replay_true(alice: Person, where: s
     assert (first.status_code, first[HEADER]) == (replay.status_code, "false")
     assert replay[HEADER] == "true"
     assert HEADER not in IdempotencyKey.objects.get().response_headers
-
-
-def test_an_async_server_sends_it_too(alice: Person) -> None:
-    assert (HEADER.encode(), b"false") in posted("/async", alice).sent[0]["headers"]
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,16 @@ from django_idempotency.rest_framework import IdempotentMixin
 from tests.http.rest_views import Authenticated
 from tests.kit.exports import export
 from tests.kit.http import Person
+from tests.kit.operations import begin_anew
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 OWN = Profile(name="own", codes={"idempotency_key_missing": "E400-1", "idempotency_key_accepted": "E202-1"})
+
+
+@pytest.fixture(autouse=True)
+def _operations(settings: Any) -> None:
+    begin_anew(settings)
 
 
 @idempotent(mode="leased", transaction="late", on_lost_lease="restart", profile=OWN)
