@@ -22,6 +22,7 @@ from django_idempotency.conf import Arguments
 from django_idempotency.core.policy import Mode, Policy
 from django_idempotency.exceptions import Misplaced
 from django_idempotency.http.exchange import Exchange, gate, run_unprotected
+from django_idempotency.http.responses import ProblemDetails, problem_response
 from django_idempotency.http.run import arun, run
 from django_idempotency.http.urlconf import mark_policy
 
@@ -118,6 +119,9 @@ class OperationExchange(Exchange):
         if self._error is not None:
             raise self._error
         return response
+
+    def problem_response(self, details: ProblemDetails) -> HttpResponseBase:
+        return problem_response(details, self.policy.profile)
 
     def stores_response_to(self, error: Exception) -> bool:
         return isinstance(error, _ERROR_RESPONSES) or super().stores_response_to(error)

@@ -134,7 +134,7 @@ class ProblemException(APIException):
 
     def __init__(self, details: ProblemDetails, policy: Policy) -> None:
         self.status_code = details.status
-        self.default_code = details.problem.code
+        self.default_code = problems.choose_code(policy.profile, details.problem)
         self.default_detail = details.detail or details.problem.detail
         self.detail: Any = details.content(policy.profile)
         if details.retry_after is not None:
@@ -234,7 +234,7 @@ def _is_problem(response: Any, members: Mapping[str, Any]) -> bool:
 
 
 class OperationView(APIView):
-    """The status of deferred work, for callers known to the project's authentication or to a session.
+    """The status of a request or of deferred work, for callers known to the project's authentication or to a session.
 
     Only ownership is checked, because callers without credentials may poll their work too.
     """

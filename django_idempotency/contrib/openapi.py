@@ -1,5 +1,6 @@
 """What a policy means in an OpenAPI document: the key's header, the layer's own responses, their schemas."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -30,6 +31,7 @@ _ANY_OBJECT: Final = {"type": "object", "additionalProperties": True}
 # Validation errors and missing permissions, which few projects describe. A generated client has to accept them too.
 _OF_THE_FRAMEWORK: Final = {400, 403}
 _RETRIED: Final = {problems.IN_FLIGHT, problems.NOTHING_DONE, problems.UNAVAILABLE}
+_OF_ONE_REQUEST: Final = {problems.IN_FLIGHT, problems.UNKNOWN}
 _SCOPES: Final[Mapping[str | None, str]] = {
     None: "authenticated caller",
     "session": "browser session",
@@ -83,14 +85,18 @@ def _key_pattern(rule: KeyRule) -> str:
 
 def replayed_header(profile: Profile) -> Schema:
     """Return the response header that marks a replay."""
-    description = "Only on a replay: the stored response to an earlier request with the same key."
-    return {profile.replayed_header: {"description": description, "schema": _text(enum=["true"])}}
+    description, values = "Only on a replay: the stored response to an earlier request with the same key.", ["true"]
+    if profile.mark_first:
+        description, values = "false on a response that was stored now, true on its replays.", ["false", "true"]
+    return {profile.replayed_header: {"description": description, "schema": _text(enum=values)}}
 
 
 def own_responses(policy: Policy, register: Register, *, defers: bool) -> dict[str, Schema]:
     """Return the responses that the layer gives in the place of the view, by status."""
     responses = problem_responses(policy.profile, _problems_of(policy), register)
-    return {**responses, "202": _accepted_response(register), **_abandoned_response(register)} if defers else responses
+    if not defers:
+        return responses
+    return {**responses, "202": _accepted_response(policy.profile, register), **_abandoned_response(register)}
 
 
 def _problems_of(policy: Policy) -> Iterator[tuple[int, Problem]]:
@@ -136,7 +142,7 @@ def _problem_content(profile: Profile, status: int, several: list[Problem], regi
 
 def _component_of(profile: Profile, problem: Problem, body: Mapping[str, Any], register: Register) -> Schema:
     """Return a reference to the schema of one kind of problem. Its code tells it from the others of its status."""
-    name = _type_name(problem.code if profile.shape is Shape.PROBLEM else f"{profile.shape}_{problem.code}")
+    name = _type_name(profile, problem, "" if profile.shape is Shape.PROBLEM else profile.shape)
     schema = {**_like(body, name, register), "description": problem.detail}
     if "safe_new_key" in body:  # then the reference is there as well, unless a new key is safe
         schema["properties"].setdefault("operation_ref", _text(example=_REFERENCE))
@@ -144,10 +150,13 @@ def _component_of(profile: Profile, problem: Problem, body: Mapping[str, Any], r
 
 
 def _problem_headers(profile: Profile, several: Iterable[Problem]) -> Schema:
-    link = {"Link": {"description": "The published rules of idempotency keys.", "schema": _text()}}
+    targets = ["the published rules of idempotency keys"] if profile.documentation else []
+    if not _OF_ONE_REQUEST.isdisjoint(several):
+        targets.append("the status of the first request, if the service has an address for it")
+    link = {"Link": {"description": f"Leads to {' and to '.join(targets)}.", "schema": _text()}}
     headers = {
         **({} if _RETRIED.isdisjoint(several) else _retry_after()),
-        **(link if profile.documentation else {}),
+        **(link if targets else {}),
     }
     return {"headers": headers} if headers else {}
 
@@ -158,11 +167,12 @@ def _retry_after() -> Schema:
     }
 
 
-def _accepted_response(register: Register) -> Schema:
+def _accepted_response(profile: Profile, register: Register) -> Schema:
     """Return the 202 for work that was handed to a worker."""
     accepted = problems.ACCEPTED
-    name = _type_name(accepted.code)
-    body = {"code": accepted.code, "title": accepted.title, "detail": accepted.detail, "operation_ref": _REFERENCE}
+    name = _type_name(profile, accepted)
+    code = problems.choose_code(profile, accepted)
+    body = {"code": code, "title": accepted.title, "detail": accepted.detail, "operation_ref": _REFERENCE}
     schema = {**_like(body, name, register), "description": accepted.detail}
     address = {"description": "The address of the work's status.", "schema": _text(format="uri-reference")}
     return {
@@ -244,5 +254,7 @@ def _object(members: Schema) -> Schema:
     return {"type": "object", "properties": members, "required": list(members)}
 
 
-def _type_name(code: str) -> str:
-    return "".join(word.capitalize() for word in code.split("_"))
+def _type_name(profile: Profile, problem: Problem, shape: str = "") -> str:
+    """Return the name of a component: a profile's own code has one of its own."""
+    words = re.findall("[A-Za-z0-9]+", f"{shape} {problem.code} {profile.codes.get(problem.code, '')}")
+    return "".join(word.capitalize() for word in words)

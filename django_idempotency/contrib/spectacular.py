@@ -12,6 +12,7 @@ from django.http import HttpRequest
 from drf_spectacular import generators
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ComponentRegistry, ResolvedComponent
+from drf_spectacular.utils import OpenApiParameter
 
 from django_idempotency.conf import Arguments, default_policy
 from django_idempotency.contrib.openapi import (
@@ -25,7 +26,7 @@ from django_idempotency.contrib.openapi import (
 from django_idempotency.core.policy import Policy
 from django_idempotency.http.private_names import rest_class
 from django_idempotency.http.urlconf import layers, mark_of
-from django_idempotency.rest_framework import IdempotentMixin, OperationView
+from django_idempotency.rest_framework import IdempotentMixin, KeyView, OperationView
 
 __all__ = ["SchemaGenerator"]
 
@@ -33,10 +34,10 @@ _DEFERRING: Final = {"idempotency", "defer"}  # a queryset can be deferred too
 
 
 class EndpointEnumerator(generators.EndpointEnumerator):
-    """Includes the status view of deferred work, which has no schema elsewhere."""
+    """Includes the status views, which have no schema elsewhere."""
 
     def should_include_endpoint(self, path: str, callback: Any) -> bool:
-        return rest_class(callback) is OperationView or super().should_include_endpoint(path, callback)
+        return rest_class(callback) in (OperationView, KeyView) or super().should_include_endpoint(path, callback)
 
 
 class SchemaGenerator(generators.SchemaGenerator):
@@ -54,7 +55,7 @@ class SchemaGenerator(generators.SchemaGenerator):
 
 def _schema_for(view: Any, method: str) -> AutoSchema | None:
     if isinstance(view, OperationView):
-        schema = StatusSchema()
+        schema = KeySchema() if isinstance(view, KeyView) else StatusSchema()
         schema.view = view  # which has no descriptor that would set it
         return schema
     name = method.lower()
@@ -107,7 +108,7 @@ class ProtectedSchema(AutoSchema):
 
 
 class StatusSchema(AutoSchema):
-    """The schema of the status view of deferred work."""
+    """The schema of the status view of requests and of deferred work."""
 
     def get_operation(self, path: Any, path_regex: Any, path_prefix: Any, method: Any, registry: Any) -> Schema | None:
         operation = super().get_operation(path, path_regex, path_prefix, method, registry)
@@ -115,10 +116,21 @@ class StatusSchema(AutoSchema):
         return operation and {**operation, "responses": responses}
 
     def get_description(self) -> str:  # type: ignore[override] # as drf-spectacular has it
-        return "The status of work that was handed to a worker, for the caller who sent the request."
+        return "The status of a request, or of work that was handed to a worker, for the caller who sent the request."
 
     def get_response_serializers(self) -> Any:
         return {}
+
+
+class KeySchema(StatusSchema):
+    """The schema of the view that tells the outcome of a key."""
+
+    def get_description(self) -> str:  # type: ignore[override] # as drf-spectacular has it
+        return "The outcome of an idempotency key, for the caller who sent the request. Asking runs nothing."
+
+    def get_override_parameters(self) -> list[Any]:
+        about = "The operation of the endpoint, or the name of its route."
+        return [OpenApiParameter("operation", str, OpenApiParameter.QUERY, required=True, description=about)]
 
 
 def _register(registry: ComponentRegistry, name: str, schema: Schema) -> Schema:

@@ -143,6 +143,12 @@ def explain_missing_key(profile: Profile, strict: bool, *lookalikes: str) -> str
     return f"{MISSING_KEY.detail} For example: `{profile.header}: {key}`.{sent}"
 
 
+def choose_code(profile: Profile, problem: Problem) -> str:
+    """Return the code that a client of this profile gets. The rules page and the exceptions have the stable one."""
+    usual = problem.stripe_code if profile.shape is Shape.STRIPE else ""
+    return profile.codes.get(problem.code) or usual or problem.code
+
+
 def find_rules(profile: Profile, problem: Problem, page: str) -> str:
     """Return the address that explains a problem: the profile's own, or else its section of the rules page, if any."""
     return profile.documentation or (page and f"{page}#{problem.code}")
@@ -154,14 +160,13 @@ def build_members(
     """Return the JSON members of an error response in the profile's shape. `page` is the address of the rules page."""
     text = detail or problem.detail
     if profile.shape is Shape.STRIPE:
-        code = problem.stripe_code or problem.code
-        return {"error": {"type": problem.stripe_type, "code": code, "message": text}}
+        return {"error": {"type": problem.stripe_type, "code": choose_code(profile, problem), "message": text}}
     full = {
         "type": find_rules(profile, problem, page) or "about:blank",
         "title": problem.title,
         "status": status,
         "detail": text,
-        "code": problem.code,
+        "code": choose_code(profile, problem),
         **members,
     }
     return full if profile.reshape is None else dict(profile.reshape(full))
@@ -173,10 +178,13 @@ def choose_media_type(profile: Profile) -> str:
     return "application/json" if plain else "application/problem+json"
 
 
-def build_link(profile: Profile, problem: Problem, page: str = "") -> dict[str, str]:
-    """Return the Link header with the published rules; none if they have no address."""
-    address = find_rules(profile, problem, page)
-    return {"Link": f'<{address}>; rel="describedby"; type="text/html"'} if address else {}
+def build_link(profile: Profile, problem: Problem, page: str = "", outcome: str = "") -> dict[str, str]:
+    """Return the Link header with the published rules and the request's outcome; none if neither has an address."""
+    rules = find_rules(profile, problem, page)
+    links = [f'<{rules}>; rel="describedby"; type="text/html"'] if rules else []
+    if outcome:
+        links.append(f'<{outcome}>; rel="status"')  # RFC 8631
+    return {"Link": ", ".join(links)} if links else {}
 
 
 def render(profile: Profile, problem: Problem, status: int, detail: str = "", **members: Any) -> Reply:

@@ -1,11 +1,11 @@
 """The dialects in which APIs speak about idempotency keys."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from django_idempotency.core.validation import require_function, to_member
+from django_idempotency.core.validation import require_codes, require_function, to_member
 
 
 class Shape(StrEnum):
@@ -22,6 +22,7 @@ class Profile:
     name: str
     header: str = "Idempotency-Key"
     replayed_header: str = "Idempotency-Replayed"
+    mark_first: bool = False  # send that header as "false" with the response that is stored
     strict: bool = False  # accept only the quoted form of RFC 9651; reject a bare key
     missing: int = 400
     invalid: int = 400
@@ -32,6 +33,7 @@ class Profile:
     unavailable: int = 503
     shape: Shape = Shape.PROBLEM
     reshape: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None  # a problem's members -> your own JSON
+    codes: Mapping[str, str] = field(default_factory=dict, hash=False)  # your own `code` for each code of the package
     documentation: str = ""  # URL of the published rules, sent as Link
     release_invalid: bool = False  # validation errors release the key
 
@@ -43,6 +45,7 @@ class Profile:
             if status not in allowed:
                 raise ValueError(f"{each} must be a status from {allowed[0]} to {allowed[-1]}; it is {status!r}.")
         require_function("reshape", self.reshape)
+        object.__setattr__(self, "codes", require_codes(self.codes))
         for each in ("name", "header", "replayed_header"):
             if not getattr(self, each):
                 raise ValueError(f"{each} must not be empty.")

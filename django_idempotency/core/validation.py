@@ -1,14 +1,31 @@
 """Check the arguments of policies and profiles where they are written, not at the first request."""
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
+from difflib import get_close_matches
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 LONGEST_NAMESPACE: Final = 255
 LONGEST_DURATION: Final = timedelta(seconds=2**30 - 1)  # the record's columns hold the sum of two
+
+CODES: Final = (  # of the problems in core/problems.py
+    "idempotency_key_missing",
+    "idempotency_key_invalid",
+    "idempotency_key_reused_with_different_payload",
+    "idempotency_key_in_progress",
+    "idempotency_key_accepted",
+    "idempotency_outcome_unknown",
+    "idempotency_key_expired",
+    "idempotency_principal_missing",
+    "idempotency_not_executed",
+    "idempotency_store_unavailable",
+    "idempotency_attempts_exhausted",
+    "idempotency_work_abandoned",
+    "idempotency_operation_not_found",
+)
 
 
 class ArgumentType(NamedTuple):
@@ -109,6 +126,18 @@ def require_function(name: str, value: Any) -> None:
     """Raise ValueError unless the value is None or a function that is not async."""
     if value is not None and not is_sync_function(value):
         raise ValueError(f"{name} must be {FUNCTION.description}, or None; it is {value!r}.")
+
+
+def require_codes(codes: Mapping[str, str]) -> dict[str, str]:
+    """Return a copy of a profile's own codes; raise ValueError if a name is unknown or a value is no text."""
+    for name, code in codes.items():
+        if name not in CODES:
+            close = get_close_matches(str(name), CODES, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"the codes are {', '.join(CODES)}."
+            raise ValueError(f"codes has no name {name!r}; {hint}")
+        if not isinstance(code, str) or not code:
+            raise ValueError(f"codes[{name!r}] must be a text that is not empty; it is {code!r}.")
+    return dict(codes)
 
 
 def discard_awaitable(value: Any) -> bool:

@@ -86,6 +86,9 @@ class Idempotency(KeyHandle):
         self._require_late("run")
         reply = run_steps(self._attempt, function, arguments)
         response = plain_response(reply)
+        profile = self._attempt.call.policy.profile
+        if profile.mark_first:
+            response[profile.replayed_header] = "false"
         self.response = finish(self._attempt, lambda: (response, reply), rerun=True)
         return response
 

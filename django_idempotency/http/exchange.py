@@ -200,7 +200,13 @@ def capture_response(
     for name, value in response.items():
         if (unfolded := unfold(value)) != value:  # Django folds some values that are not Latin-1; servers refuse them
             response[name] = unfolded
-    return response, capture(response.status_code, response.items(), body, policy.reply)
+    profile = policy.profile
+    if profile.mark_first:
+        del response[profile.replayed_header]  # of a transaction that was rolled back
+    reply = capture(response.status_code, response.items(), body, policy.reply)
+    if profile.mark_first:
+        response[profile.replayed_header] = "false"
+    return response, reply
 
 
 def _may_hold_csrf_token(request: HttpRequest) -> bool:

@@ -17,6 +17,7 @@ from django_idempotency.exceptions import InvalidKey, NoPrincipal, NotExecuted, 
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.cache import CachedReplay
 from django_idempotency.flow.claim import peek
+from django_idempotency.http.pages import negotiated_response
 from django_idempotency.http.requests import header
 from django_idempotency.http.responses import (
     ProblemDetails,
@@ -24,10 +25,9 @@ from django_idempotency.http.responses import (
     apply_upgrade,
     nothing_done_problem,
     problem_for,
-    problem_response,
     replay_response,
-    same_key_only,
     unavailable_problem,
+    unknown_problem,
 )
 from django_idempotency.signals import logger
 
@@ -51,7 +51,7 @@ class OwnResponses:
 
     def problem_response(self, details: ProblemDetails) -> HttpResponseBase:
         """Return an error response of the layer's own."""
-        return problem_response(details, self.policy.profile)
+        return negotiated_response(details, self.policy.profile, self.request)
 
     def missing_key_response(self) -> HttpResponseBase:
         """Return the error response to a request without a key: it names the header and shows an example."""
@@ -100,9 +100,7 @@ class OwnResponses:
         return self.problem_response(nothing_done_problem(self.policy, self.policy.pause_after(attempts)))
 
     def unknown_outcome_response(self, call: Call) -> HttpResponseBase:
-        return self.problem_response(
-            ProblemDetails(problems.UNKNOWN, self.policy.profile.unknown, members=same_key_only(call))
-        )
+        return self.problem_response(unknown_problem(call))
 
     def settled_response(self, attempt: Attempt) -> HttpResponseBase:
         """Return what the record says now: another attempt, a reconciler or an operator has changed it.

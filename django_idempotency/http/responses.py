@@ -12,7 +12,7 @@ from django_idempotency.conf import conf
 from django_idempotency.core import problems
 from django_idempotency.core.calls import Call
 from django_idempotency.core.decisions import Gone, InDoubt, InFlight, Mismatch, Record, TooEarly
-from django_idempotency.core.policy import Policy
+from django_idempotency.core.policy import Mode, Policy
 from django_idempotency.core.profiles import Profile
 from django_idempotency.core.replies import Reply, unfold
 from django_idempotency.core.validation import discard_awaitable
@@ -62,7 +62,8 @@ def apply_upgrade(reply: Reply, policy: Policy) -> Reply:
 def accepted_response(call: Call, retry_after: int | None = None) -> HttpResponse:
     """Return the 202 for deferred work: the same for the first request and for each retry until a worker is done."""
     accepted = problems.ACCEPTED
-    body = {"code": accepted.code, "title": accepted.title, "detail": accepted.detail, "operation_ref": str(call.id)}
+    code = problems.choose_code(call.policy.profile, accepted)
+    body = {"code": code, "title": accepted.title, "detail": accepted.detail, "operation_ref": str(call.id)}
     wait = call.policy.retry_hint.total_seconds() if retry_after is None else retry_after
     headers = {"Cache-Control": "no-store", "Retry-After": str(max(1, ceil(wait)))}
     address = status_address(call)
@@ -83,6 +84,14 @@ def status_address(call: Call) -> str | None:
         return None
 
 
+def outcome_address(call: Call) -> str:
+    """Return the address at which a request's outcome will be found, without its key; empty if there is none.
+
+    In atomic mode a request leaves no record before it ends, so nothing would be found there.
+    """
+    return "" if call.policy.mode is Mode.ATOMIC else status_address(call) or ""
+
+
 def rules_address() -> str:
     """Return the address of the rules page in the URLconf of this request; empty if the page is not in it."""
     try:
@@ -101,6 +110,7 @@ class ProblemDetails:
     retry_after: int | None = None
     members: dict[str, Any] = field(default_factory=dict)
     page: str = field(default_factory=rules_address)
+    outcome: str = ""  # the address of the request's outcome
 
     def content(self, profile: Profile) -> dict[str, Any]:
         """Return the JSON of the response's body."""
@@ -116,7 +126,8 @@ def problem_response(details: ProblemDetails, profile: Profile) -> HttpResponse:
 def problem_headers(details: ProblemDetails, profile: Profile) -> dict[str, str]:
     """Return the headers of a problem, apart from those of its body."""
     wait = {} if details.retry_after is None else {"Retry-After": str(details.retry_after)}
-    return {"Cache-Control": "no-store", **problems.build_link(profile, details.problem, details.page), **wait}
+    link = problems.build_link(profile, details.problem, details.page, details.outcome)
+    return {"Cache-Control": "no-store", **link, **wait}
 
 
 def problem_for(answer: Gone | InDoubt | InFlight | Mismatch | TooEarly, call: Call) -> ProblemDetails:
@@ -127,11 +138,12 @@ def problem_for(answer: Gone | InDoubt | InFlight | Mismatch | TooEarly, call: C
             detail = "" if record.settled else problems.NOT_SETTLED
             return ProblemDetails(problems.MISMATCH, profile.mismatch, detail, members=new_key_advice(call, record))
         case InFlight(_, retry_after):
-            return ProblemDetails(problems.IN_FLIGHT, profile.in_flight, "", retry_after, same_key_only(call))
+            members, outcome = same_key_only(call), outcome_address(call)
+            return ProblemDetails(problems.IN_FLIGHT, profile.in_flight, "", retry_after, members, outcome=outcome)
         case TooEarly(_, retry_after):
             return nothing_done_problem(call.policy, retry_after)
         case InDoubt():
-            return ProblemDetails(problems.UNKNOWN, profile.unknown, members=same_key_only(call))
+            return unknown_problem(call)
         case Gone(record):
             detail = "" if record.settled else problems.EXPIRED_IN_GRACE
             return ProblemDetails(problems.EXPIRED, profile.gone, detail, members=new_key_advice(call, record))
@@ -145,6 +157,13 @@ def new_key_advice(call: Call, record: Record) -> dict[str, Any]:
 def same_key_only(call: Call) -> dict[str, Any]:
     """Return the members that tell a client to keep its key: with a new one the effect could happen twice."""
     return {"safe_new_key": False, "operation_ref": str(call.id)}
+
+
+def unknown_problem(call: Call) -> ProblemDetails:
+    """Return the problem for an outcome that is not known."""
+    return ProblemDetails(
+        problems.UNKNOWN, call.policy.profile.unknown, members=same_key_only(call), outcome=outcome_address(call)
+    )
 
 
 def nothing_done_problem(policy: Policy, retry_after: float = 0) -> ProblemDetails:

@@ -86,6 +86,7 @@ def describe_rules(policy: Policy) -> dict[str, Any]:
         "after_lifetime": policy.after_expiry,
         "replayed_header": profile.replayed_header,
         "statuses": list_statuses(policy),
+        "codes": dict(profile.codes),
         "sentences": [
             {"about": about, "text": text, "code": problem.code if problem else None}
             for about, text, problem in _sentences(policy)
@@ -122,10 +123,11 @@ def _sentences(policy: Policy) -> Iterator[tuple[str, str, problems.Problem | No
     if policy.skip is not None:
         yield "Requests that need no key", "Some requests run without protection, and a retry runs them again.", None
     yield "Whose key it is", _describe_owner(policy), problems.NO_PRINCIPAL
+    first = f" The first response has {profile.replayed_header}: false." if profile.mark_first else ""
     yield (
         "A retry",
         "Send the same request with the same key. It gets the stored response, with the header "
-        f"{profile.replayed_header}: true, and is not executed again.",
+        f"{profile.replayed_header}: true, and is not executed again.{first}",
         None,
     )
     wait = f" after up to {format_interval(policy.wait)}" if policy.wait else ""
@@ -145,6 +147,9 @@ def _sentences(policy: Policy) -> Iterator[tuple[str, str, problems.Problem | No
         problems.UNKNOWN,
     )
     yield "What is stored", _describe_stored(policy, profile), None
+    if profile.codes:
+        own = "; ".join(f"{ours} is sent as {theirs}" for ours, theirs in profile.codes.items())
+        yield "Error codes", f"Some have names of their own here: {own}.", None
     gone = policy.after_expiry is AfterExpiry.GONE
     yield "For how long", _describe_lifetime(policy, gone=gone), problems.EXPIRED if gone else None
 

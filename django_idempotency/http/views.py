@@ -44,7 +44,10 @@ Owner: TypeAlias = tuple[str, str | None]  # tenant and principal
 
 
 class OperationView(View):
-    """The status of deferred work, for projects without Django REST framework: the caller is the session's user."""
+    """The status of a request or of deferred work, for projects without Django REST framework.
+
+    The caller is the session's user.
+    """
 
     def get(self, request: HttpRequest, ref: str) -> HttpResponseBase:
         return operation_status(request, ref)
@@ -58,10 +61,10 @@ class KeyView(View):
 
 
 def operation_status(request: HttpRequest, ref: str) -> HttpResponse:
-    """Return the status of deferred work to its owner. Anyone else gets the 404 of work that does not exist."""
+    """Return the status of a request or of deferred work to its owner. Anyone else gets the 404 of an unknown one."""
     policy = default_policy()
     owner = _owner(request, policy)  # before the record is read, so that no header tells whether there is one
-    return _respond(partial(_read_deferred, ref), owner, policy, request)
+    return _respond(partial(_read_by_reference, ref), owner, policy, request)
 
 
 def key_status(request: HttpRequest, key: str) -> HttpResponse:
@@ -115,13 +118,14 @@ def _status_of(row: IdempotencyKey | None, owner: Owner | None, policy: Policy, 
     return problem_response(_problem_of(row, policy), policy.profile)
 
 
-def _read_deferred(ref: str, using: str) -> IdempotencyKey | None:
+def _read_by_reference(ref: str, using: str) -> IdempotencyKey | None:
+    """Return the record of a request or of deferred work. What `once` ran was promised to no client."""
     try:
         record = UUID(ref)
     except ValueError:
         return None
     row = records.load(record, using)
-    return row if row is not None and row.deferred else None
+    return row if row is not None and (row.deferred or row.request_path) else None
 
 
 def _read_key(key: str, operation: str, owner: Owner | None, policy: Policy, using: str) -> IdempotencyKey | None:

@@ -219,7 +219,8 @@ def test_r24_a_running_request_is_a_409_with_a_description(site: Site) -> None:
 
     assert refused_as(answer, 409, "key_in_progress")
     assert "still running" in answer.json()["detail"]
-    assert answer.headers["Link"] == LINK
+    status = f'</idempotency/operations/{answer.json()["operation_ref"]}/>; rel="status"'
+    assert answer.headers["Link"] == f"{LINK}, {status}"
 
 
 def test_r25_a_corrected_request_goes_through(site: Site) -> None:

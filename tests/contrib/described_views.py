@@ -27,9 +27,13 @@ HOUSE = Profile(
     name="house",
     header="X-Request-Key",
     replayed_header="X-Replayed",
+    mark_first=True,
     strict=True,
     mismatch=409,
     documentation="https://example.com/retries",
+)
+OWN_CODES = Profile(
+    name="own codes", codes={"idempotency_key_in_progress": "E409-17", "idempotency_key_accepted": "E202-1"}
 )
 OWN_JSON = Profile(name="own json", reshape=lambda problem: {"error": problem["code"]})
 
@@ -102,6 +106,10 @@ class Deferring(Plain):
 
     def post(self, request: IdempotentRequest) -> HttpResponse:  # type: ignore[override]
         return request.idempotency.defer(export, title="may")
+
+
+class OwnCodes(Deferring):
+    idempotency = {**Deferring.idempotency, "profile": OWN_CODES}
 
 
 class Fetching(Plain):
@@ -204,6 +212,7 @@ urlpatterns = [
     path("short-keys", ShortKeys.as_view(), name="short-keys"),
     path("stripe", Stripe.as_view(), name="stripe"),
     path("own-json", OwnJson.as_view(), name="own-json"),
+    path("own-codes", OwnCodes.as_view(), name="own-codes"),
     path("deferring", Deferring.as_view(), name="deferring"),
     path("fetching", Fetching.as_view(), name="fetching"),
     path("hidden", Hidden.as_view(), name="hidden"),

@@ -181,6 +181,7 @@ def test_a_profile_names_its_headers(document: Document) -> None:
     assert found["name"] == "X-Request-Key"
     responses = operation["responses"]
     assert responses["200"]["headers"].keys() == {"X-Replayed"}
+    assert responses["200"]["headers"]["X-Replayed"]["schema"]["enum"] == ["false", "true"]
     assert responses["409"]["headers"].keys() == {"Retry-After", "Link"}
     assert responses["400"]["headers"].keys() == {"Link"}
     assert "headers" not in post(document, "plain")["responses"]["400"]
@@ -195,6 +196,16 @@ def test_the_dialect_of_stripe_has_its_own_shape(document: Document) -> None:
         "503": COMMON["503"],
     }
     assert operation["responses"]["200"]["headers"].keys() == {"Idempotent-Replayed"}
+
+
+def test_codes_of_the_projects_own_are_those_that_clients_get(document: Document) -> None:
+    assert codes(document, post(document, "own-codes"))["409"] == {"E409-17", "idempotency_outcome_unknown"}
+    assert "idempotency_key_in_progress" in codes(document, post(document, "plain"))["409"]
+    schemas = document["components"]["schemas"]
+    assert schemas["IdempotencyKeyInProgressE40917Code"]["enum"] == ["E409-17"]
+    accepted = post(document, "own-codes")["responses"]["202"]["content"]["application/json"]["schema"]
+    assert accepted == {"$ref": "#/components/schemas/IdempotencyKeyAcceptedE2021"}
+    assert schemas["IdempotencyKeyAcceptedE2021Code"]["enum"] == ["E202-1"]
 
 
 def test_json_of_the_projects_own_is_shown_by_examples(document: Document) -> None:
@@ -230,6 +241,15 @@ def test_deferred_work_is_accepted_and_has_a_status(document: Document) -> None:
         "503": {"idempotency_store_unavailable"},
     }
     assert status["responses"].keys() >= {"202", "default"}
+
+
+def test_the_outcome_of_a_key_is_described_as_the_status_is(document: Document) -> None:
+    status = document["paths"]["/idempotency/operations/{ref}/"]["get"]
+    outcome = document["paths"]["/idempotency/keys/{key}/"]["get"]
+    assert outcome["responses"] == status["responses"]
+    assert outcome["description"] != status["description"]
+    found = {each["name"]: (each["in"], each["required"]) for each in outcome["parameters"]}
+    assert found == {"key": ("path", True), "operation": ("query", True)}
 
 
 # What the project says itself

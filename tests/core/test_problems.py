@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,8 @@ from django_idempotency.core.problems import (
     build_members,
     render,
 )
+from django_idempotency.core.profiles import Shape
+from django_idempotency.core.validation import CODES
 
 ALL = [each for each in vars(problems).values() if isinstance(each, Problem)]
 
@@ -30,6 +33,7 @@ ALL = [each for each in vars(problems).values() if isinstance(each, Problem)]
 def test_codes_are_stable_and_their_own() -> None:
     codes = {each.code for each in ALL}
     assert len(codes) == len(ALL)
+    assert tuple(each.code for each in PROBLEMS) == CODES
     assert {
         "idempotency_key_missing",
         "idempotency_key_invalid",
@@ -85,6 +89,13 @@ def test_the_rules_page_explains_every_problem_unless_the_profile_names_other_do
     assert build_link(IETF, MISMATCH) == {}
 
 
+def test_the_address_of_an_outcome_is_linked_with_the_rules_and_without() -> None:
+    status = '</operations/1/>; rel="status"'
+    rules = f'</rules/#{UNKNOWN.code}>; rel="describedby"; type="text/html"'
+    assert build_link(IETF, UNKNOWN, outcome="/operations/1/") == {"Link": status}
+    assert build_link(IETF, UNKNOWN, "/rules/", "/operations/1/") == {"Link": f"{rules}, {status}"}
+
+
 STRIPES_TYPES = ("api_error", "card_error", "idempotency_error", "invalid_request_error")
 
 
@@ -120,3 +131,47 @@ def test_an_api_can_give_problems_its_own_shape() -> None:
     reply = render(profile, MISMATCH, 422)
     assert reply.headers == (("Content-Type", "application/json"),)
     assert json.loads(reply.body or b"") == {"errors": [MISMATCH.code], "ok": False}
+
+
+def test_a_project_gives_problems_codes_of_its_own() -> None:
+    codes = {IN_FLIGHT.code: "E409-17"}
+    profile = Profile(name="own", codes=codes)
+    codes[UNKNOWN.code] = "changed later"
+    assert build_members(profile, IN_FLIGHT, 409, page="/rules/")["code"] == "E409-17"
+    assert build_members(profile, IN_FLIGHT, 409, page="/rules/")["type"] == f"/rules/#{IN_FLIGHT.code}"
+    assert build_members(profile, UNKNOWN, 409)["code"] == UNKNOWN.code
+
+
+def test_a_code_of_its_own_comes_before_stripes() -> None:
+    profile = Profile(name="own", shape=Shape.STRIPE, codes={IN_FLIGHT.code: "E409-17"})
+    assert build_members(profile, IN_FLIGHT, 409)["error"]["code"] == "E409-17"
+    assert build_members(profile, NOT_FOUND, 404)["error"]["code"] == "resource_missing"
+
+
+def test_a_reshaped_problem_has_the_projects_code() -> None:
+    profile = Profile(name="own", codes={MISMATCH.code: "E1"}, reshape=lambda full: {"error": full["code"]})
+    assert build_members(profile, MISMATCH, 422) == {"error": "E1"}
+
+
+@pytest.mark.parametrize(
+    ("codes", "message"),
+    [
+        (
+            {"idempotency_key_in_progres": "E1"},
+            r"^codes has no name 'idempotency_key_in_progres'; did you mean "
+            r"'idempotency_key_in_progress'\?$",
+        ),
+        ({"E1": "E2"}, r"^codes has no name 'E1'; the codes are idempotency_key_missing, .*found\.$"),
+        ({UNKNOWN.code: ""}, r"^codes\['idempotency_outcome_unknown'\] must be a text that is not empty; it is ''\.$"),
+        ({UNKNOWN.code: 409}, r"must be a text that is not empty; it is 409\.$"),
+    ],
+)
+def test_codes_are_checked_where_they_are_written(codes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Profile(name="own", codes=codes)
+
+
+def test_profiles_with_codes_of_their_own_can_be_compared_and_hashed() -> None:
+    one, other = (Profile(name="own", codes={UNKNOWN.code: code}) for code in ("E1", "E2"))
+    assert one != other
+    assert len({one, other, Profile(name="own", codes={UNKNOWN.code: "E1"})}) == 2

@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.test import Client
 from django.urls import path
 
+from django_idempotency import Profile
 from django_idempotency.http.urlconf import project_endpoints
 from django_idempotency.models import IdempotencyKey
 from tests.kit.http import KEY, Ran, atomic_requests
@@ -72,6 +73,12 @@ def create(request: HttpRequest, order: OrderIn) -> Any:
 @api.post("/leased")
 @leased
 def pay(request: HttpRequest, order: OrderIn) -> Any:
+    return {"ran": Ran.again()}
+
+
+@api.post("/marked")
+@idempotent_operation(mode="leased", profile=Profile(name="marking", mark_first=True))
+def mark(request: HttpRequest) -> dict[str, int]:
     return {"ran": Ran.again()}
 
 
@@ -172,11 +179,20 @@ def test_a_leased_operation_runs_once(client: Client, where: str) -> None:
     assert IdempotencyKey.objects.get().status == "completed"
 
 
+def test_a_first_response_says_that_it_is_no_replay(client: Client) -> None:
+    assert [post(client, "/marked")["Idempotency-Replayed"] for _ in range(2)] == ["false", "true"]
+
+
 def test_another_payload_and_a_missing_key_are_refused(client: Client) -> None:
     post(client, "/leased")
     assert post(client, "/leased", {"name": "chair"}).status_code == 422
     missing = post(client, "/leased", key=None)
     assert (missing.status_code, missing.json()["code"]) == (400, "idempotency_key_missing")
+
+
+def test_a_browser_gets_json_too_as_of_every_operation(client: Client) -> None:
+    told = client.post("/api/leased", headers={"Authorization": "Bearer ada", "Accept": "text/html"})
+    assert (told.status_code, told["Content-Type"]) == (400, "application/problem+json")
 
 
 def test_authentication_comes_before_a_replay(client: Client) -> None:

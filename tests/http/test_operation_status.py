@@ -114,10 +114,13 @@ def test_what_is_not_yours_is_not_there(alice: Person, kind: str) -> None:
     assert refused.json()["code"] == "idempotency_operation_not_found"
 
 
-def test_a_key_that_was_not_deferred_has_no_such_address(alice: Person) -> None:
+@pytest.mark.parametrize(("request_path", "status"), [("/exports", 409), ("", 404)])
+def test_of_what_was_not_deferred_only_requests_have_such_an_address(
+    alice: Person, request_path: str, status: int
+) -> None:
     address = accepted(alice)
-    change(deferred=False, status="failed_retryable", locked_until=None)
-    assert alice.client.get(address).status_code == 404
+    change(deferred=False, request_path=request_path, status="failed_retryable", locked_until=None)
+    assert alice.client.get(address).status_code == status
 
 
 def test_the_projects_tokens_are_asked_as_well_as_the_session(alice: Person) -> None:

@@ -1,7 +1,9 @@
 """A client may ask for the outcome of its key without sending the request again. Nobody else learns anything."""
 
+import re
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
@@ -13,9 +15,11 @@ from rest_framework.authtoken.models import Token
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from django_idempotency import json_reply
 from django_idempotency.decorators import idempotent
 from django_idempotency.http.views import KeyView
 from django_idempotency.models import IdempotencyKey
+from django_idempotency.reconciliation import Landed, resolve
 from django_idempotency.rest_framework import IdempotentMixin
 from django_idempotency.testing import lease_over, retention_over
 from tests.kit.databases import nobody_answers
@@ -53,6 +57,27 @@ class Rest(IdempotentMixin, APIView):
         return Response({"ran": Ran.again()}, status=201)
 
 
+class RestLosing(Rest):
+    idempotency = {"mode": "leased", "operation": "rest-losing"}
+
+    def post(self, request: Any) -> Response:
+        raise RuntimeError("The provider's answer was lost.")
+
+
+def post_inside(request: Any) -> HttpResponse:
+    """Answer with the link that a second request gets while this one runs, and with what it leads to."""
+    person = Person()
+    person.client.force_login(request.user)
+    link = person.post("/posted-inside")["Link"]
+    return JsonResponse({"link": link, "there": person.client.get(target_of(link)).status_code})
+
+
+def target_of(link: str) -> str:
+    found = re.fullmatch(r'<([^>]+)>; rel="status"', link)
+    assert found is not None, link
+    return found[1]
+
+
 ALLOWED: list[bool] = []
 
 urlpatterns = [
@@ -64,6 +89,10 @@ urlpatterns = [
     path("guests", idempotent(mode="leased", operation="guests", share_anonymous=True)(pay)),
     path("asked", idempotent(mode="leased", operation="asked", authorize=lambda request, record: bool(ALLOWED))(pay)),
     path("rest", Rest.as_view()),
+    path("rest-losing", RestLosing.as_view()),
+    path("posted-inside", idempotent(mode="leased", operation="posted-inside", transaction="late")(post_inside)),
+    path("lost-by-customers", idempotent(mode="leased", operation="lost-customers", scope=by_customer)(lose)),
+    path("by-settings", idempotent(operation="by-settings")(lose)),
     path("idempotency/", include("django_idempotency.urls")),
 ]
 
@@ -163,3 +192,85 @@ def test_a_store_that_does_not_answer_is_a_503(anonymous: Person) -> None:
     with nobody_answers():
         told = ask(anonymous, "customers", **{"X-Customer": "7"})
     assert (told.status_code, told["Retry-After"]) == (503, "2")
+
+
+# The way from an error response to the outcome
+
+
+def test_a_409_of_an_unknown_outcome_leads_to_the_outcome(alice: Person) -> None:
+    alice.post("/lose")
+    link = alice.post("/lose")["Link"]
+    assert KEY not in link
+    asked = alice.client.get(target_of(link))
+    assert (asked.status_code, asked.json()["code"]) == (409, "idempotency_outcome_unknown")
+    resolve(IdempotencyKey.objects.get().pk, Landed(json_reply(201, {"paid": True})), by="alice")
+    asked = alice.client.get(target_of(link))
+    assert (asked.status_code, asked.json(), asked["Idempotency-Replayed"]) == (201, {"paid": True}, "true")
+
+
+def test_a_409_of_a_running_request_leads_to_its_status(alice: Person) -> None:
+    found = alice.post("/posted-inside").json()
+    assert found == {
+        "link": f'</idempotency/operations/{IdempotencyKey.objects.get().pk}/>; rel="status"',
+        "there": 202,
+    }
+
+
+def test_views_of_django_rest_framework_lead_there_too(anonymous: Person) -> None:
+    owner = User.objects.create(username="carol")
+    headers = {"Authorization": f"Token {Token.objects.create(user=owner).key}"}
+    anonymous.post("/rest-losing", headers=headers)
+    target = target_of(anonymous.post("/rest-losing", headers=headers)["Link"])
+    assert anonymous.client.get(target, headers=headers).status_code == 409
+    assert anonymous.client.get(target).status_code == 404
+
+
+def test_nobody_else_is_told_anything_there(alice: Person, anonymous: Person) -> None:
+    alice.post("/lose")
+    target = target_of(alice.post("/lose")["Link"])
+    absent = alice.client.get(f"/idempotency/operations/{uuid4()}/")
+    for other in (Person("bob"), anonymous):
+        told = other.client.get(target)
+        assert (told.status_code, told.content) == (404, absent.content)
+
+
+def test_the_endpoint_may_refuse_the_response_there_too(alice: Person) -> None:
+    ALLOWED[:] = [True]
+    alice.post("/asked")
+    address = f"/idempotency/operations/{IdempotencyKey.objects.get().pk}/"
+    assert alice.client.get(address).status_code == 201
+    ALLOWED.clear()
+    assert alice.client.get(address).status_code == 403
+
+
+def test_an_endpoint_with_a_scope_of_its_own_has_no_such_address(anonymous: Person) -> None:
+    for _ in range(2):
+        told = anonymous.post("/lost-by-customers", headers={"X-Customer": "7"})
+    assert told.json()["code"] == "idempotency_outcome_unknown"
+    assert "Link" not in told
+    assert anonymous.client.get(f"/idempotency/operations/{IdempotencyKey.objects.get().pk}/").status_code == 404
+
+
+def test_atomic_mode_leads_nowhere_because_a_running_request_leaves_no_record(alice: Person, settings: Any) -> None:
+    for mode, linked in (("leased", True), ("atomic", False)):
+        settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "MODE": mode}
+        alice.post("/by-settings")
+        told = alice.post("/by-settings")
+        assert (told.status_code, "Link" in told) == (409, linked)
+
+
+class WithTheRules:
+    urlpatterns = [*urlpatterns, path("rules/", include("django_idempotency.rules_urls"))]
+
+
+def test_the_rules_are_linked_beside_it(alice: Person, settings: Any) -> None:
+    settings.ROOT_URLCONF = WithTheRules
+    alice.post("/lose")
+    rules, status = alice.post("/lose")["Link"].split(", ")
+    assert rules == '</rules/#idempotency_outcome_unknown>; rel="describedby"; type="text/html"'
+    assert target_of(status)
+
+
+def test_a_mismatch_leads_to_no_outcome(alice: Person) -> None:
+    alice.post("/lose")
+    assert "Link" not in alice.post("/lose", {"other": True})

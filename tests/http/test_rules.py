@@ -150,6 +150,7 @@ def test_machines_read_the_rules_as_json(settings: Any) -> None:
             "idempotency_store_unavailable": 503,
             "idempotency_key_missing": 400,
         },
+        "codes": {},
     }
 
 
@@ -276,6 +277,27 @@ def test_json_comes_to_those_who_ask_for_it() -> None:
         response = Client().get(PAGE, headers={"Accept": accepted})
         assert response.headers["Content-Type"].split(";")[0] == given
         assert (response.headers["Vary"], response.headers["Cache-Control"]) == ("Accept", "max-age=300")
+
+
+def test_the_page_says_which_codes_have_names_of_their_own(settings: Any) -> None:
+    assert "Error codes" not in sentences(settings)
+    codes = {"idempotency_key_in_progress": "E409-17", "idempotency_outcome_unknown": "E409-18"}
+    own = Profile(name="own", codes=codes)
+    found = rules_of(settings, protected(profile=own))
+    assert found["codes"] == codes
+    assert {
+        "about": "Error codes",
+        "text": "Some have names of their own here: idempotency_key_in_progress is sent as E409-17; "
+        "idempotency_outcome_unknown is sent as E409-18.",
+        "code": None,
+    } in found["sentences"]
+    assert found["statuses"]["idempotency_key_in_progress"] == 409
+
+
+def test_the_page_says_whether_first_responses_are_marked(settings: Any) -> None:
+    assert "false" not in sentences(settings)["A retry"]
+    marking = sentences(settings, profile=Profile(name="marking", mark_first=True))
+    assert "The first response has Idempotency-Replayed: false." in marking["A retry"]
 
 
 def test_the_page_follows_the_settings(settings: Any) -> None:
