@@ -65,7 +65,7 @@ LAYERS: Final = (
             "entrance",
             "what a project imports",
             (
-                "decorators", "middleware", "ninja", "rest_framework", "operations", "once", "reconciliation",
+                "decorators", "middleware", "protection", "ninja", "rest_framework", "operations", "once", "reconciliation",
                 "maintenance", "key_sources", "tasks", "tenants", "testing", "urls", "health_urls",
                 "rules_urls",
             ),
