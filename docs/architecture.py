@@ -65,8 +65,8 @@ LAYERS: Final = (
             "entrance",
             "what a project imports",
             (
-                "decorators", "middleware", "protection", "ninja", "rest_framework", "operations", "once", "reconciliation",
-                "maintenance", "key_sources", "tasks", "tenants", "testing", "urls", "health_urls",
+                "decorators", "middleware", "protection", "ninja", "rest_framework", "operations", "once",
+                "reconciliation", "maintenance", "key_sources", "tasks", "tenants", "testing", "urls", "health_urls",
                 "rules_urls",
             ),
         ),

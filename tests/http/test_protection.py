@@ -11,12 +11,15 @@ import pytest
 from django.contrib.auth.decorators import permission_required
 from django.contrib.auth.models import Group, User
 from django.core.management import call_command
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.test import Client
 from django.urls import get_resolver, path, reverse
 from django.views.decorators.cache import cache_page
 
 pytest.importorskip("ninja", reason="NOT TESTED: django-ninja is not installed")
+
+from ninja import NinjaAPI
+from ninja.decorators import decorate_view
 
 from django_idempotency.decorators import exempt
 from django_idempotency.exceptions import Misplaced
@@ -26,7 +29,7 @@ from django_idempotency.models import IdempotencyKey
 from django_idempotency.protection import protect_all
 from tests.checks.messages import said
 from tests.http import whole_project
-from tests.http.whole_project import Gate, Payments, answer
+from tests.http.whole_project import Gate, Payments
 from tests.kit.http import KEY, atomic_requests, bare_wrapper, same_answer
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.http.whole_project")]
@@ -226,12 +229,17 @@ def test_marks_that_decorators_set_on_a_callback_stay() -> None:
 def test_the_system_checks_see_what_the_call_protects(settings: Any) -> None:
     assert [each.id for each in said() if each.id != "django_idempotency.W030"] == []
 
-    def refund(request: HttpRequest) -> HttpResponse:
-        return answer(request)
+    permitted = permission_required("auth.add_group", raise_exception=True)
+    refunds = NinjaAPI(urls_namespace="refunds")
 
-    guarded = permission_required("auth.add_group", raise_exception=True)(refund)
-    settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": protect_all([path("refund/", guarded)], mode="leased")})
-    assert "django_idempotency.E032" in [each.id for each in said()]
+    @refunds.post("/refund")
+    @decorate_view(permitted)
+    def refund(request: HttpRequest) -> Any: ...
+
+    routes: list[Any] = [path("refund/", permitted(whole_project.any_method)), path("api/", refunds.urls)]
+    settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": protect_all(routes, mode="leased")})
+    found = [each.msg.split(":")[0] for each in said() if each.id == "django_idempotency.E032"]
+    assert found == ["/refund/", "/api/refund"]
 
 
 @pytest.mark.parametrize("around", [cache_page(60), bare_wrapper])
