@@ -67,7 +67,7 @@ LAYERS: Final = (
             (
                 "decorators", "middleware", "protection", "ninja", "rest_framework", "operations", "once",
                 "reconciliation", "maintenance", "key_sources", "tasks", "tenants", "testing", "urls", "health_urls",
-                "rules_urls",
+                "rules_urls", "admin_forms",
             ),
         ),
     ),
