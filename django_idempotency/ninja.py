@@ -45,11 +45,20 @@ def _protect(arguments: Arguments, run_operation: Any) -> Any:
     operation = getattr(run_operation, "__self__", None)
     if not isinstance(operation, Operation):
         raise Misplaced("@idempotent_operation stands directly below @api.post, above @decorate_view.")
+    return _guarded(arguments, operation, run_operation)
+
+
+def _guarded(arguments: Arguments, operation: Operation, run_operation: Any) -> Any:
     check = operation._run_checks
     guarded = _guard_async if operation.is_async else _guard
     protected = guarded(arguments, operation, check, run_operation)
     mark_policy(protected, arguments)
     return protected
+
+
+def protect_operation(arguments: Arguments, operation: Operation) -> None:
+    """Protect an operation that its API has registered, outside everything that decorates it."""
+    operation.run = _guarded(arguments, operation, operation.run)  # type: ignore[method-assign]
 
 
 def _guard(arguments: Arguments, operation: Any, check: Any, run_operation: Any) -> Any:

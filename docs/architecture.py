@@ -65,9 +65,9 @@ LAYERS: Final = (
             "entrance",
             "what a project imports",
             (
-                "decorators", "middleware", "ninja", "rest_framework", "operations", "once", "reconciliation",
-                "maintenance", "key_sources", "tasks", "tenants", "testing", "urls", "health_urls",
-                "rules_urls",
+                "decorators", "middleware", "protection", "ninja", "rest_framework", "operations", "once",
+                "reconciliation", "maintenance", "key_sources", "tasks", "tenants", "testing", "urls", "health_urls",
+                "rules_urls", "admin_forms",
             ),
         ),
     ),

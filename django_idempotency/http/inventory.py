@@ -17,7 +17,7 @@ from django.urls import ResolverMatch
 from django_idempotency.conf import Arguments, default_policy, middleware, urlconf
 from django_idempotency.core.policy import Mode, Policy, Transaction
 from django_idempotency.http.private_names import accepted_methods, simplify_route
-from django_idempotency.http.urlconf import POLICY_MARK, Endpoint, project_routes
+from django_idempotency.http.urlconf import POLICY_MARK, Endpoint, layers, mark_of, project_routes
 
 MIDDLEWARE: Final = "django_idempotency.middleware.IdempotencyMiddleware"
 _FROM_SETTINGS: Final = Arguments({})
@@ -62,12 +62,12 @@ class ListedEndpoint:
     @property
     def view(self) -> str:
         """Return the dotted name of the class or function."""
-        return ResolverMatch(_view(self.endpoint), (), {}).view_name
+        return ResolverMatch(view_of_endpoint(self.endpoint, *self.methods[:1]), (), {}).view_name
 
     @property
     def package(self) -> str:
         """Return the installed package that the view belongs to; empty if it is the project's own."""
-        return _package(_view(self.endpoint).__module__)
+        return package_of(self.endpoint)
 
     @property
     def is_foreign(self) -> bool:
@@ -88,7 +88,8 @@ def list_endpoints(root: Any) -> list[ListedEndpoint]:
     for endpoint in project_routes(root):
         if endpoint.contradiction:
             raise ValueError(f"/{endpoint.route}: {endpoint.contradiction}")
-        grouped.setdefault((id(endpoint.callback), endpoint.name), []).append(endpoint)
+        name = "" if endpoint.operations else endpoint.name  # django-ninja has a route for each, and the first matches
+        grouped.setdefault((id(endpoint.callback), name), []).append(endpoint)
     return [entry for same in grouped.values() for entry in _entries(same)]
 
 
@@ -101,7 +102,7 @@ def _entries(same: list[Endpoint]) -> Iterator[ListedEndpoint]:
     """Yield the entries of routes that lead to the same view under the same name."""
     endpoint = same[0]
     paths = tuple(dict.fromkeys(simplify_route(each.route) for each in same))
-    methods = _methods(endpoint)
+    methods = methods_of(endpoint)
     found: dict[tuple[Protection, str, Arguments | None], list[str]] = {}
     for method in sorted(default_policy().methods if methods is None else methods):
         protection, arguments = _protection(endpoint, method)
@@ -114,13 +115,15 @@ def _entries(same: list[Endpoint]) -> Iterator[ListedEndpoint]:
         yield ListedEndpoint(endpoint, paths, told, protection, action, policy)
 
 
-def _methods(endpoint: Endpoint) -> Collection[str] | None:
+def methods_of(endpoint: Endpoint) -> Collection[str] | None:
     """Return the methods that the view takes; None if only its code tells them.
 
     A decorated function takes those that its policy names.
     """
     restrictions = [set(names) for names in map(accepted_methods, endpoint.layers) if names is not None]
-    if endpoint.view is not None:
+    if endpoint.operations:
+        restrictions.append({method for each in endpoint.operations for method in each.methods})
+    elif endpoint.view is not None:
         restrictions.append({method.upper() for method in endpoint.handlers})
     elif not restrictions:
         restrictions = [set(arguments.methods) for arguments in endpoint.around]
@@ -140,7 +143,7 @@ def _policies(endpoint: Endpoint, method: str) -> Iterator[Arguments | None]:
     """Yield the policies around a method, outermost first."""
     if MIDDLEWARE in middleware() and not endpoint.has_own_policy(method):
         yield _FROM_SETTINGS
-    yield from endpoint.around
+    yield from map(mark_of, endpoint.layers_of(method))
     yield endpoint.inside.get("dispatch")
     name = endpoint.handlers.get(method.lower(), "")
     if endpoint.has_mixin:
@@ -152,14 +155,20 @@ def _policies(endpoint: Endpoint, method: str) -> Iterator[Arguments | None]:
 def _is_exempt(endpoint: Endpoint, method: str) -> bool:
     """True if `@exempt` marks the view or the method, or if `idempotency` of its class is None."""
     handler = getattr(endpoint.view, endpoint.handlers.get(method.lower(), ""), None)
-    marked: tuple[Any, ...] = (*endpoint.layers, handler)
+    marked: tuple[Any, ...] = (*endpoint.layers_of(method), *layers(handler))
     is_marked = any(getattr(each, "__dict__", {}).get(POLICY_MARK, "") is None for each in marked)
     return is_marked or (endpoint.has_mixin and endpoint.of_class is None)
 
 
-def _view(endpoint: Endpoint) -> Any:
-    """Return the class, or the function below its decorators."""
-    inner = endpoint.view or endpoint.callback
+def package_of(endpoint: Endpoint) -> str:
+    """Return the installed package that the view belongs to; empty if it is the project's own."""
+    return _package(view_of_endpoint(endpoint).__module__)
+
+
+def view_of_endpoint(endpoint: Endpoint, method: str = "") -> Any:
+    """Return the class, or the function below its decorators: django-ninja's of this method, or of the first."""
+    functions = [each.view_func for each in endpoint.operations if not method or method in each.methods]
+    inner = endpoint.view or next(iter(functions), endpoint.callback)
     while inner is not None:
         view, inner = inner, inner.func if isinstance(inner, partial) else getattr(inner, "__wrapped__", None)
     return view

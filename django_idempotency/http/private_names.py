@@ -127,9 +127,9 @@ def object_permission(permission: Any) -> str:
     return "" if is_default else permission.__name__
 
 
-def is_made_by_api_view(cls: type) -> bool:
+def is_made_by_api_view(cls: Any) -> bool:
     """True if `@api_view` made this class for one function. It calls every one of them `WrappedAPIView`."""
-    return cls.__qualname__ == "WrappedAPIView"
+    return bool(cls.__qualname__ == "WrappedAPIView")
 
 
 def tests_more_than_login(layer: Any) -> bool:
@@ -182,6 +182,5 @@ def _closure(layer: FunctionType) -> dict[str, Any]:
 
 
 def ninja_operations(view: Any) -> Iterable[Any]:
-    """Return what runs the operations of a path of django-ninja. Its view closes over an object that has a list."""
-    operations = getattr(view, "operations", ()) if type(view).__module__ == "ninja.operation" else ()
-    return [operation.run for operation in operations]
+    """Return the operations of a path of django-ninja. Its view closes over an object that has a list."""
+    return getattr(view, "operations", ()) if type(view).__module__ == "ninja.operation" else ()

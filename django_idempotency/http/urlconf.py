@@ -1,6 +1,7 @@
 """Every route of the URLconf: its view, the callables wrapped around it, and the policies they carry."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from types import FunctionType
@@ -54,10 +55,25 @@ class Endpoint:
         """Return the arguments that `as_view` of Django REST framework was given."""
         return next(filter(None, map(rest_arguments, self.layers)), {})
 
+    @property
+    def operations(self) -> list[Any]:
+        """Return the operations of a path of django-ninja."""
+        return [each for layer in self.layers for content in _contents(layer) for each in ninja_operations(content)]
+
+    def layers_of(self, method: str) -> list[Any]:
+        """Return the layers that requests with this method pass: of a path of django-ninja only their operation."""
+        passed = [each for each in self.operations if method in each.methods]
+        return [layer for each in passed for layer in (*layers(each.run), each.view_func)] or self.layers
+
     def has_own_policy(self, method: str) -> bool:
         """True if the view is decorated, exempt or one of Django REST framework's, under any number of decorators."""
-        found = (*self.layers, *layers(getattr(self.view, method.lower(), None)))
-        return self.is_rest or any(POLICY_MARK in getattr(each, "__dict__", {}) for each in found)
+        return self.is_rest or self.is_marked(method)
+
+    def is_marked(self, method: str = "") -> bool:
+        """True if `@idempotent` or `@exempt` marks the view, or what answers this method, under any decorators."""
+        handler = getattr(self.view, self.handlers.get(method.lower(), ""), None)
+        found = (*self.layers_of(method), *layers(handler))
+        return any(POLICY_MARK in getattr(each, "__dict__", {}) for each in found)
 
     @property
     def has_mixin(self) -> bool:
@@ -233,16 +249,20 @@ def _wrapped_by(layer: Any) -> Iterator[Any]:
     if isinstance(layer, partial):
         yield layer.func
         return
-    for cell in getattr(layer, "__closure__", None) or ():
-        try:
-            content = cell.cell_contents
-        except ValueError:  # not assigned yet
-            continue
+    for content in _contents(layer):
         if isinstance(content, FunctionType | partial):
             yield content
-        yield from ninja_operations(content)
+        for operation in ninja_operations(content):
+            yield from (operation.view_func, operation.run)
     if hasattr(layer, "__wrapped__"):
         yield layer.__wrapped__
+
+
+def _contents(layer: Any) -> Iterator[Any]:
+    """Yield the values that a function closes over."""
+    for cell in getattr(layer, "__closure__", None) or ():
+        with suppress(ValueError):  # not assigned yet
+            yield cell.cell_contents
 
 
 def _decorated(view: type) -> Iterator[tuple[str, Arguments]]:

@@ -25,7 +25,7 @@ RANKS = (
     {
         "http", "monitoring", "decorators", "middleware", "ninja", "rest_framework", "operations", "once",
         "reconciliation", "maintenance", "tasks", "key_sources", "tenants", "testing", "urls", "health_urls",
-        "rules_urls",
+        "rules_urls", "protection", "admin_forms",
     },
     {"checks", "console", "management", "contrib", "admin", "apps", "templatetags"},
 )  # fmt: skip

@@ -1,0 +1,75 @@
+"""Django's admin: a double click on Save adds one object.
+
+    class OrderAdmin(IdempotentAdminMixin, ModelAdmin): ...
+
+The form for a new object carries its key in a hidden field.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final
+
+from django.contrib.admin import ModelAdmin
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+
+from django_idempotency.conf import Arguments
+from django_idempotency.decorators import protect
+from django_idempotency.exceptions import Misplaced
+
+__all__ = ["IdempotentAdminMixin"]
+
+if TYPE_CHECKING:
+    _ModelAdmin = ModelAdmin[Any]
+else:
+    _ModelAdmin = object
+
+_INVALID: Final = 422
+_POLICY: Final[Mapping[str, Any]] = {
+    "methods": {"POST"},
+    "mode": "atomic",
+    "required": False,  # other clients may post to the page
+    "wait": timedelta(seconds=5),  # lets a second click wait for the response to the first
+    "store": lambda status: status != _INVALID,
+}
+
+
+class IdempotentAdminMixin(_ModelAdmin):
+    """Protects the form for a new object. `idempotency` holds arguments of the policy that differ from the mixin's."""
+
+    idempotency: Mapping[str, Any] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        order = [each for each in cls.__mro__ if each in (ModelAdmin, IdempotentAdminMixin)]
+        if order == [ModelAdmin, IdempotentAdminMixin]:
+            name = cls.__name__
+            raise Misplaced(f"Put the mixin before the admin it protects: class {name}(IdempotentAdminMixin, …).")
+        if ModelAdmin in order:
+            protected = protect(Arguments({**_POLICY, **cls.idempotency}), cls.add_view)
+            cls.add_view = _permitted(protected)  # type: ignore[method-assign] # for this class, with its policy
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], add: bool = False, *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """Add the key to the form for a new object. One with errors has another status, so it is not stored."""
+        response: Any = super().render_change_form(request, context, add, *args, **kwargs)
+        if add:
+            response.context_data["idempotency_form"] = response.resolve_template(response.template_name)
+            response.template_name = "django_idempotency/admin_form.html"
+            if request.method == "POST":
+                response.status_code = _INVALID
+        return response  # type: ignore[no-any-return]
+
+
+def _permitted(view: Callable[..., Any]) -> Callable[..., Any]:
+    """Check the permission before a stored response is sent."""
+
+    @wraps(view)
+    def permitted(admin: Any, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        if not admin.has_add_permission(request):
+            raise PermissionDenied
+        return view(admin, request, *args, **kwargs)
+
+    return permitted

@@ -1,0 +1,148 @@
+"""The admin's form for a new object adds one object, however often it is sent."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.contrib.admin import AdminSite
+from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.models import Group, Permission, User
+from django.test import Client
+from django.urls import path
+
+from django_idempotency.admin_forms import IdempotentAdminMixin
+from django_idempotency.exceptions import Misplaced
+from django_idempotency.http.inventory import take_inventory
+from django_idempotency.models import IdempotencyKey
+from tests.checks.messages import said
+from tests.kit.http import Ran, atomic_requests
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+
+FIELD = re.compile(r'name="(?P<name>[^"]+)" value="(?P<value>[0-9a-f-]{36})"')
+site = AdminSite("own")
+
+
+class OwnGroupAdmin(IdempotentAdminMixin, GroupAdmin):
+    def save_model(self, request: Any, obj: Any, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        if obj.name == f"fails {Ran.again()}":
+            raise RuntimeError("The first try fails.")
+
+
+class OwnUserAdmin(IdempotentAdminMixin, UserAdmin):  # type: ignore[type-arg] # not generic at run time
+    idempotency = {"operation": "staff.add"}
+
+
+site.register(Group, OwnGroupAdmin)
+site.register(User, OwnUserAdmin)
+urlpatterns = [path("admin/", site.urls)]
+
+
+def staff(name: str = "alice") -> Client:
+    client = Client(raise_request_exception=False)
+    user, _ = User.objects.get_or_create(username=name, is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(content_type__app_label="auth"))
+    client.force_login(user)
+    return client
+
+
+def opened(client: Client, url: str = "/admin/auth/group/add/") -> dict[str, str]:
+    """The hidden fields of the form that the page shows."""
+    field = FIELD.search(client.get(url).content.decode())
+    assert field is not None
+    return {field["name"]: field["value"]}
+
+
+@pytest.mark.parametrize("around", [False, True], ids=["plain", "atomic requests"])
+def test_a_form_sent_twice_adds_one_object_and_leads_to_the_same_page(around: bool) -> None:
+    client = staff()
+    with atomic_requests(around):
+        form = {**opened(client), "name": "editors"}
+        first, second = (client.post("/admin/auth/group/add/", form) for _ in range(2))
+    assert [(each.status_code, each["Location"]) for each in (first, second)] == [(302, "/admin/auth/group/")] * 2
+    assert (Group.objects.count(), second["Idempotency-Replayed"]) == (1, "true")
+
+
+def test_the_page_after_the_form_says_what_was_added() -> None:
+    client = staff()
+    response = client.post("/admin/auth/group/add/", {**opened(client), "name": "editors"}, follow=True)
+    assert "was added successfully" in response.content.decode()
+
+
+def test_each_form_has_a_key_of_its_own() -> None:
+    client = staff()
+    assert opened(client) != opened(client)
+
+
+def test_errors_are_shown_and_free_the_key() -> None:
+    client = staff()
+    form = opened(client)
+    wrong = client.post("/admin/auth/group/add/", {**form, "name": ""})
+    assert (wrong.status_code, b"This field is required" in wrong.content) == (422, True)
+    assert client.post("/admin/auth/group/add/", {**form, "name": "editors"}).status_code == 302
+    assert (Group.objects.count(), IdempotencyKey.objects.count()) == (1, 1)
+
+
+def test_a_try_that_fails_leaves_nothing_and_may_be_sent_again() -> None:
+    client = staff()
+    form = {**opened(client), "name": "fails 1"}
+    assert client.post("/admin/auth/group/add/", form).status_code == 500
+    assert not Group.objects.exists()
+    assert client.post("/admin/auth/group/add/", form).status_code == 302
+    assert Group.objects.count() == 1
+
+
+def test_the_permission_is_checked_before_a_replay() -> None:
+    client = staff()
+    form = {**opened(client), "name": "editors"}
+    client.post("/admin/auth/group/add/", form)
+    User.objects.get().user_permissions.clear()
+    assert client.post("/admin/auth/group/add/", form).status_code == 403
+    assert staff("bob").post("/admin/auth/group/add/", form).status_code == 422  # the name is taken
+    assert Client().post("/admin/auth/group/add/", form)["Location"].startswith("/admin/login/")
+
+
+def test_a_popup_gets_the_same_object_again() -> None:
+    client = staff()
+    form = {**opened(client, "/admin/auth/group/add/?_popup=1"), "name": "editors", "_popup": "1"}
+    first, second = (client.post("/admin/auth/group/add/", form) for _ in range(2))
+    assert (first.status_code, first.content) == (second.status_code, second.content)
+    assert Group.objects.count() == 1
+
+
+def test_a_form_without_a_key_and_the_form_of_an_old_object_are_as_before() -> None:
+    client = staff()
+    assert client.post("/admin/auth/group/add/", {"name": "editors"}).status_code == 302
+    page = f"/admin/auth/group/{Group.objects.get().pk}/change/"
+    assert FIELD.search(client.get(page).content.decode()) is None
+    assert client.post(page, {"name": ""}).status_code == 200
+    assert not IdempotencyKey.objects.exists()
+
+
+def test_an_admin_with_a_template_of_its_own_keeps_it() -> None:
+    client = staff()
+    page = client.get("/admin/auth/user/add/").content.decode()
+    assert "Enter the same password as before" in page
+    assert site.get_model_admin(User).add_form_template == "admin/auth/user/add_form.html"
+    assert FIELD.search(page)
+
+
+def test_the_inventory_and_the_checks_know_the_form() -> None:
+    found = {each.operation: each.shown_methods for each in take_inventory() if each.protection == "protected"}
+    assert found == {"own:auth_group_add": "POST", "staff.add": "POST"}
+    with atomic_requests():
+        assert {each.id for each in said()} <= {"django_idempotency.W030"}
+
+
+def test_the_mixin_behind_the_admin_is_an_error() -> None:
+    with pytest.raises(Misplaced, match=r"class Wrong\(IdempotentAdminMixin, …\)"):
+        type("Wrong", (GroupAdmin, IdempotentAdminMixin), {})
+
+
+def test_the_mixin_may_be_part_of_another() -> None:
+    base = type("OfTheProject", (IdempotentAdminMixin,), {"idempotency": {"operation": "of the project"}})
+    admin: Any = type("Groups", (base, GroupAdmin), {})
+    assert admin.add_view._idempotency.given["operation"] == "of the project"
