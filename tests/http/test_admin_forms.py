@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from typing import Any
 
 import pytest
@@ -18,15 +19,21 @@ from django_idempotency.http.inventory import take_inventory
 from django_idempotency.models import IdempotencyKey
 from tests.checks.messages import said
 from tests.kit.http import Ran, atomic_requests
+from tests.kit.threads import actors
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 FIELD = re.compile(r'name="(?P<name>[^"]+)" value="(?P<value>[0-9a-f-]{36})"')
 site = AdminSite("own")
+RUNNING, CLICKED = threading.Event(), threading.Event()
 
 
 class OwnGroupAdmin(IdempotentAdminMixin, GroupAdmin):
     def save_model(self, request: Any, obj: Any, form: Any, change: bool) -> None:
+        if obj.name == "slow":
+            obj.name = f"slow {Ran.again()}"  # the form alone would refuse a second of the same name
+            RUNNING.set()
+            assert CLICKED.wait(10)
         super().save_model(request, obj, form, change)
         if obj.name == f"fails {Ran.again()}":
             raise RuntimeError("The first try fails.")
@@ -64,6 +71,19 @@ def test_a_form_sent_twice_adds_one_object_and_leads_to_the_same_page(around: bo
         first, second = (client.post("/admin/auth/group/add/", form) for _ in range(2))
     assert [(each.status_code, each["Location"]) for each in (first, second)] == [(302, "/admin/auth/group/")] * 2
     assert (Group.objects.count(), second["Idempotency-Replayed"]) == (1, "true")
+
+
+def test_a_second_click_while_the_first_request_runs_leads_to_the_same_page() -> None:
+    clients = staff(), staff()
+    form = {**opened(clients[0]), "name": "slow"}
+    with actors(2) as crowd:
+        first = crowd[0].start(clients[0].post, "/admin/auth/group/add/", form)
+        assert RUNNING.wait(10)
+        second = crowd[1].start(clients[1].post, "/admin/auth/group/add/", form)
+        CLICKED.set()
+        responses = [each.result(60) for each in (first, second)]
+    assert [(each.status_code, each["Location"]) for each in responses] == [(302, "/admin/auth/group/")] * 2
+    assert Group.objects.get().name == "slow 1"
 
 
 def test_the_page_after_the_form_says_what_was_added() -> None:
