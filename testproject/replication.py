@@ -63,11 +63,17 @@ class PostgreSQL:
             self.alter(f"RESET {name}" for name in values)
 
     def alter(self, changes: Iterable[str]) -> None:
-        """Change its settings for good."""
+        """Change its settings for good. Who connects from now on finds them changed."""
         with self.connect("postgres") as server:
             for change in changes:
                 server.execute(f"ALTER SYSTEM {change}")
+            loaded = server.execute("SELECT pg_conf_load_time()").fetchone()
             server.execute("SELECT pg_reload_conf()")
+        wait_for(lambda: self._load_time() != loaded)
+
+    def _load_time(self) -> Any:
+        with self.connect("postgres") as server:
+            return server.execute("SELECT pg_conf_load_time()").fetchone()
 
     def follow_synchronously(self, standby: str) -> None:
         """From now on, every COMMIT waits for this standby."""
