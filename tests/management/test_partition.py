@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import OperationalError, connection, transaction
+from django.db import OperationalError, connection, connections, transaction
 from django.test import Client
 
 from django_idempotency import Reply
@@ -458,8 +458,15 @@ def other(migrated: None) -> Iterator[Actor]:
     """Another connection to the same schema."""
     settings = connection.settings_dict
     with actors(1) as (actor,):
-        actor.do(lambda: connection.settings_dict.update(settings))
+        actor.do(connect_with, settings)
         yield actor
+
+
+def connect_with(settings: dict[str, Any]) -> None:
+    """Give this thread settings of its own: those of a connection that Django made belong to all threads."""
+    wrapper = connection.copy()
+    wrapper.settings_dict.update(settings)
+    connections["default"] = wrapper
 
 
 def kill_a_run(arguments: list[str], is_far_enough: Callable[[], bool]) -> None:
