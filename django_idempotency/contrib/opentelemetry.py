@@ -19,6 +19,8 @@ from django_idempotency.flow import tracing
 from django_idempotency.monitoring.gauges import GAUGES, Gauge, Reader
 from django_idempotency.monitoring.metrics import DURATION, DURATION_MEANING, METRICS, PREFIX, subscribe
 
+__all__ = ["OpenTelemetryConfig"]
+
 UID: Final = "django_idempotency.contrib.opentelemetry"
 DECISIONS: Final[Mapping[Signal, tuple[str, str]]] = {  # what the request got, and the state that it found or made
     signals.reserved: ("execute", Status.IN_PROGRESS),
@@ -124,4 +126,4 @@ def _tell(signal: Signal, attributes: Mapping[str, str]) -> None:
 
 
 def _prefix(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    return {tracing.PREFIX + name: value for name, value in attributes.items() if value != ""}
+    return {f"idempotency.{name}": value for name, value in attributes.items() if value != ""}

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from django_idempotency.core.calls import Call
 
 SetAttributes: TypeAlias = Callable[[Mapping[str, Any]], None]
 OpenSpan: TypeAlias = Callable[[str, Mapping[str, str]], AbstractContextManager[SetAttributes]]
 
-PREFIX: Final = "idempotency."
 open_span: OpenSpan | None = None
 
 

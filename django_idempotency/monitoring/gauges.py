@@ -14,12 +14,12 @@ from django_idempotency.flow.unattended import lacks_reconciler
 from django_idempotency.monitoring.health import get_longest_silence
 from django_idempotency.monitoring.jobs import SCHEDULED
 from django_idempotency.signals import logger
-from django_idempotency.store.gauges import MOST, SAMPLE, Readings, read_gauges
+from django_idempotency.store.gauges import COUNTED_AT_MOST, COUNTED_EXACTLY, Readings, read_gauges
 from django_idempotency.store.limits import in_transaction, limited
 from django_idempotency.store.records import alias
 
 LIMIT_SECONDS: Final = 5.0
-FRESH_SECONDS: Final = 5.0  # OpenTelemetry asks for each gauge on its own
+REUSE_SECONDS: Final = 5.0  # OpenTelemetry asks for each gauge on its own
 
 Samples = Iterator[tuple[str, float]]  # the label's value, if there is a label, and the gauge's
 
@@ -59,12 +59,14 @@ def _read_single(column: str) -> Callable[[Readings], Samples]:
 
 
 GAUGES: Final = (
-    Gauge("open", f"Unfinished records, by state. Each state is counted up to {MOST:,}.", _read_open, "state"),
+    Gauge(
+        "open", f"Unfinished records, by state. Each state is counted up to {COUNTED_AT_MOST:,}.", _read_open, "state"
+    ),
     Gauge("oldest", "Age of the oldest unfinished record of each state.", _read_oldest, "state", "seconds"),
     Gauge("unattended", "Unknown outcomes whose operation has no reconciler.", _read_unattended),
     Gauge("overdue", "Leases that expired and that the sweeper has not handled yet.", _read_single("overdue")),
     Gauge("waiting", "Accepted work that no worker has begun.", _read_single("waiting")),
-    Gauge("live", f"Records in the table. An estimate above {SAMPLE:,}.", _read_single("live")),
+    Gauge("live", f"Records in the table. An estimate above {COUNTED_EXACTLY:,}.", _read_single("live")),
     Gauge(
         "job_success_age",
         "Time since a maintenance job last ended without an error. Infinite if it never did.",
@@ -86,7 +88,7 @@ class Reader:
     def read(self) -> Readings | None:
         """Return the readings; None if the store did not respond."""
         with self._lock:
-            if monotonic() - self._read_at > FRESH_SECONDS:
+            if monotonic() - self._read_at > REUSE_SECONDS:
                 self._readings = _try_to_read()
                 self._read_at = monotonic()
             return self._readings

@@ -9,10 +9,10 @@ from django_idempotency.core.audit import Kind
 from django_idempotency.core.states import Status
 from django_idempotency.store.dialects import Statement, place_in_id_order
 
-SAMPLE: Final = 2_000
-MOST: Final = 10_000  # of each kind of open record
+COUNTED_EXACTLY: Final = 2_000
+COUNTED_AT_MOST: Final = 10_000  # of each kind of open record
 # An id is a digest: where the last of a few thousand is in the order of all tells how many there are.
-GAUGES: Final = Statement(
+OPEN_NOW: Final = Statement(
     "",
     f"""
     SELECT 'open' AS part, status AS name, '' AS run_name, '' AS on_lost_lease,
@@ -67,20 +67,20 @@ class Unknowns:
 class Readings:
     """What was read. Ages are in seconds by the database's clock."""
 
-    open: Counter[Status] = field(default_factory=Counter)  # each at most MOST
+    open: Counter[Status] = field(default_factory=Counter)  # each at most COUNTED_AT_MOST
     oldest: dict[Status, float] = field(default_factory=dict)
     overdue: int = 0  # leases that expired and that the sweeper has not handled yet
     waiting: int = 0  # accepted work that no worker has begun
     unknowns: list[Unknowns] = field(default_factory=list)
     succeeded_ago: dict[str, float | None] = field(default_factory=dict)  # by maintenance job; None: never
-    live: int = 0  # estimated above SAMPLE
+    live: int = 0  # estimated above COUNTED_EXACTLY
 
 
 def read_gauges(silent: float, using: str) -> Readings:
     """Read everything. Requeued work counts as waiting after `silent` seconds."""
     found = Readings()
-    for part, name, run_name, on_lost_lease, number, oldest, overdue in GAUGES.rows(
-        using, most=MOST, sample=SAMPLE, before=SAMPLE - 1, silent=silent
+    for part, name, run_name, on_lost_lease, number, oldest, overdue in OPEN_NOW.rows(
+        using, most=COUNTED_AT_MOST, sample=COUNTED_EXACTLY, before=COUNTED_EXACTLY - 1, silent=silent
     ):
         match part:
             case "unknown":
@@ -96,7 +96,7 @@ def read_gauges(silent: float, using: str) -> Readings:
             case "counted":
                 found.live = max(number, found.live)
             case "last":
-                found.live = round(SAMPLE / place_in_id_order(UUID(name), using))
+                found.live = round(COUNTED_EXACTLY / place_in_id_order(UUID(name), using))
     return found
 
 

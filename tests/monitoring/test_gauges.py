@@ -105,7 +105,7 @@ def test_a_job_that_fails_does_not_look_as_if_it_had_succeeded() -> None:
 
 
 def test_a_large_table_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gauges, "SAMPLE", 50)
+    monkeypatch.setattr(gauges, "COUNTED_EXACTLY", 50)
     for _ in range(400):
         claimed()
     assert IdempotencyKey.objects.count() == 400
@@ -113,7 +113,7 @@ def test_a_large_table_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_open_records_are_counted_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gauges, "MOST", 3)
+    monkeypatch.setattr(gauges, "COUNTED_AT_MOST", 3)
     for _ in range(4):
         doubtful()
     assert scrape()['open{state="unknown"}'] == 3
