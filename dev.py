@@ -30,6 +30,7 @@ NOT_ON_OTHERS = [
     "repository",
     "browser",
     "contrib",
+    "monitoring/test_monitoring.py",
     "acceptance/test_disconnects.py",
     "acceptance/test_frameworks_killed.py",
     "acceptance/test_generated_client.py",

@@ -213,6 +213,7 @@ class MaintenanceRun(models.Model):
     job = models.CharField(_("job"), max_length=32, primary_key=True)
     started_at = models.DateTimeField(_("started at"), null=True, blank=True)
     finished_at = models.DateTimeField(_("finished at"), null=True, blank=True)
+    succeeded_at = models.DateTimeField(_("last finished without an error at"), null=True, blank=True)
     counts = models.TextField(_("counts"), blank=True, db_default="")
     error = models.TextField(_("error"), blank=True, db_default="")
 

@@ -1,17 +1,26 @@
-"""Counters and a histogram for Prometheus, correct in its multiprocess mode.
+"""Counters, gauges and a histogram for Prometheus, correct in its multiprocess mode.
 
 INSTALLED_APPS = [..., "django_idempotency.contrib.prometheus.PrometheusConfig"]
 """
 
 import os
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Final
 
 from django.apps import AppConfig
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from django_idempotency import signals
+from django_idempotency.conf import urlconf
+from django_idempotency.flow.registry import known_operations
+from django_idempotency.http.urlconf import operation_names
+from django_idempotency.monitoring.gauges import GAUGES, Reader
 from django_idempotency.monitoring.metrics import DURATION, DURATION_MEANING, METRICS, PREFIX, subscribe
+
+__all__ = ["PrometheusConfig", "RecordsCollector"]
 
 UID: Final = "django_idempotency.contrib.prometheus"
 # In this mode, a metric at 0 would leave a file behind. The library knows both spellings.
@@ -37,21 +46,52 @@ class PrometheusConfig(AppConfig):
         install()
 
 
+class RecordsCollector(Collector):
+    """The gauges: each scrape reads them with one bounded query. A registry of your own needs one of its own."""
+
+    def __init__(self, before: Callable[[], None] = lambda: None) -> None:
+        self._reader = Reader()
+        self._before = before
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Return the gauges without values, so that registering the collector reads nothing."""
+        for gauge in GAUGES:
+            name = "_".join(filter(None, [convert_name(gauge.name), gauge.unit]))
+            yield GaugeMetricFamily(name, gauge.meaning, labels=[gauge.label] if gauge.label else None)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        self._before()
+        found = self._reader.read()
+        if found is None:
+            return
+        for gauge, family in zip(GAUGES, self.describe(), strict=True):
+            for label, value in gauge.read(found):
+                family.add_metric([label] if gauge.label else [], value)
+            yield family
+
+
 def install(registry: CollectorRegistry = REGISTRY, uid: str = UID) -> None:
-    """Register the metrics and feed them from the signals."""
+    """Register the metrics. The signals feed the counters, and each scrape reads the gauges."""
     labels = ["operation"]
+
+    @cache
+    def start_series() -> None:
+        """Start the counters at 0: increase() does not count the event that creates a series."""
+        operations = find_operations()
+        for each in METRICS:
+            moved_by = set(each.moved_by)
+            for operation in operations if moved_by - OF_NO_OPERATION else ():
+                counters[PREFIX + each.name].labels(operation)
+            if moved_by & OF_NO_OPERATION:
+                counters[PREFIX + each.name].labels("")
+
+    # The collector comes first, so that the first scrape shows the counters at 0. The URLs cannot be read any earlier.
+    registry.register(RecordsCollector(before=(lambda: None) if MANY_PROCESSES else start_series))
     counters = {
         PREFIX + each.name: Counter(convert_name(each.name), each.meaning, labels, registry=registry)
         for each in METRICS
     }
     duration = Histogram(f"{convert_name(DURATION)}_seconds", DURATION_MEANING, labels, registry=registry)
-
-    @cache
-    def start_series() -> None:
-        """Start metrics without an operation at 0: increase() does not count the event that creates a series."""
-        for each in METRICS:
-            if not OF_NO_OPERATION.isdisjoint(each.moved_by):
-                counters[PREFIX + each.name].labels("")
 
     def count(name: str, operation: str, amount: int) -> None:
         start_series()
@@ -60,9 +100,13 @@ def install(registry: CollectorRegistry = REGISTRY, uid: str = UID) -> None:
     def observe(operation: str, seconds: float) -> None:
         duration.labels(operation).observe(seconds)
 
-    if not MANY_PROCESSES:
-        start_series()
     subscribe(count, observe, uid)
+
+
+def find_operations() -> set[str]:
+    """Return the operations of the project's protected views, and those that are registered."""
+    root = urlconf()
+    return {*(operation_names(root) if root else ()), *known_operations()}
 
 
 def convert_name(name: str) -> str:

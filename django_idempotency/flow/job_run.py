@@ -13,6 +13,7 @@ from uuid import UUID
 from django.db import Error
 
 from django_idempotency.fields import StatementNow
+from django_idempotency.flow.tracing import trace_job
 from django_idempotency.models import MaintenanceRun
 from django_idempotency.signals import logger
 from django_idempotency.store import jobs, limits
@@ -111,12 +112,15 @@ def record_run(job: str, bounds: Bounds) -> Iterator[ActiveRun]:
     _note(job, bounds.using, started_at=StatementNow())
     error = ""
     try:
-        yield run
+        with trace_job(job) as set_counts:
+            yield run
+            set_counts(run.counts)
     except BaseException as problem:
         error = f"{type(problem).__name__}: {problem}"
         raise
     finally:
-        _note(job, bounds.using, finished_at=StatementNow(), counts=json.dumps(run.counts), error=error)
+        succeeded = {} if error else {"succeeded_at": StatementNow()}
+        _note(job, bounds.using, finished_at=StatementNow(), counts=json.dumps(run.counts), error=error, **succeeded)
 
 
 def _note(job: str, using: str, **values: Any) -> None:

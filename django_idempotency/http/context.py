@@ -11,8 +11,10 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
+from django_idempotency.core.calls import Call
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import Misplaced, NotAResponse
+from django_idempotency.flow import tracing
 from django_idempotency.flow.attempt import Attempt, KeyHandle
 from django_idempotency.flow.deferred import Write, defer
 from django_idempotency.flow.finish import finish
@@ -188,15 +190,23 @@ def is_protected(request: HttpRequest) -> bool:
 
 
 class protection:
-    """Mark this request as protected inside the block. A view that is called after it may claim the key itself."""
+    """Mark this request as protected inside the block, and trace it if a tracer is installed.
 
-    __slots__ = ("_request",)
+    A view that is called after the block may claim the key itself.
+    """
 
-    def __init__(self, request: HttpRequest) -> None:
+    __slots__ = ("_request", "_span")
+
+    def __init__(self, request: HttpRequest, call: Call) -> None:
         self._request = request
+        self._span = None if tracing.open_span is None else tracing.trace_request(call)
 
     def __enter__(self) -> None:
         setattr(self._request, _PROTECTED, True)
+        if self._span is not None:
+            self._span.__enter__()
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(self, *raised: Any) -> None:
         setattr(self._request, _PROTECTED, False)
+        if self._span is not None:
+            self._span.__exit__(*raised)

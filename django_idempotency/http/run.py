@@ -37,7 +37,7 @@ def run(exchange: Exchange, *_: Any, **__: Any) -> HttpResponseBase:
     call = exchange.call()
     if not isinstance(call, Call):
         return call
-    with protection(exchange.request):
+    with protection(exchange.request, call):
         if exchange.policy.mode is Mode.ATOMIC:
             return AtomicRequest(exchange, call).run()
         attempt = claim(exchange, call)
@@ -63,7 +63,7 @@ async def arun(exchange: Exchange) -> HttpResponseBase:
     call = await sync_to_async(exchange.call)()
     if not isinstance(call, Call):
         return await call if asyncio.iscoroutine(call) else call
-    with protection(exchange.request):
+    with protection(exchange.request, call):
         attempt = await _aclaim(exchange, call)
         if not isinstance(attempt, Attempt):
             return attempt

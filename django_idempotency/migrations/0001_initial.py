@@ -29,6 +29,10 @@ class Migration(migrations.Migration):
                 ("job", models.CharField(max_length=32, primary_key=True, serialize=False, verbose_name="job")),
                 ("started_at", models.DateTimeField(blank=True, null=True, verbose_name="started at")),
                 ("finished_at", models.DateTimeField(blank=True, null=True, verbose_name="finished at")),
+                (
+                    "succeeded_at",
+                    models.DateTimeField(blank=True, null=True, verbose_name="last finished without an error at"),
+                ),
                 ("counts", models.TextField(blank=True, db_default="", verbose_name="counts")),
                 ("error", models.TextField(blank=True, db_default="", verbose_name="error")),
             ],

@@ -15,6 +15,7 @@ from django.utils import timezone
 from django_idempotency import Status
 from django_idempotency.console import keyset
 from django_idempotency.models import IdempotencyKey
+from django_idempotency.store.gauges import read_gauges
 from tests.kit.console import LIST, many
 
 pytestmark = pytest.mark.django_db
@@ -83,6 +84,14 @@ def test_the_next_page_needs_no_values_for_its_plan(viewer: Client) -> None:
         viewer.get(LIST + further)
     (page,) = [each["sql"] for each in captured if "ORDER BY" in each["sql"] and '"idempotency_key"' in each["sql"]]
     assert "idempotency_key_created" in generic(page)
+
+
+@pytest.mark.usefixtures("crowd")
+def test_the_gauges_read_small_indexes() -> None:
+    with CaptureQueriesContext(connection) as captured:
+        read_gauges(600, "default")
+    (asked,) = [each["sql"] for each in captured]
+    assert "Seq Scan on idempotency_key" not in plan(asked)
 
 
 def plan(sql: str) -> str:

@@ -17,7 +17,7 @@ from django_idempotency import IETF, STRIPE, conf, exceptions
 from django_idempotency.core import problems
 from django_idempotency.http.context import Idempotency, NoIdempotency
 from django_idempotency.maintenance import Bounds
-from django_idempotency.monitoring import metrics
+from django_idempotency.monitoring import gauges, metrics
 from django_idempotency.reconciliation import Landed, resolve
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +46,7 @@ def test_every_error_code_is_described() -> None:
 
 
 def test_every_metric_is_described() -> None:
-    assert rows("metrics.md") == {metrics.PREFIX + metric.name for metric in metrics.METRICS}
+    assert rows("metrics.md") == {metrics.PREFIX + each.name for each in (*metrics.METRICS, *gauges.GAUGES)}
     assert metrics.PREFIX + metrics.DURATION in (DOCS / "reference" / "metrics.md").read_text()
 
 
@@ -69,7 +69,7 @@ def offered() -> dict[str, set[str]]:
         "",
         ".core.transitions",
         *(f".{path.stem}" for path in package.glob("*.py") if path.stem not in ("__init__", "urls")),
-        ".contrib.spectacular",
+        *(f".contrib.{name}" for name in ("opentelemetry", "prometheus", "spectacular")),
     ]
     modules = [import_module(f"django_idempotency{name}") for name in names]
     return {module.__name__: set(module.__all__) for module in modules if hasattr(module, "__all__")}

@@ -35,7 +35,7 @@ def test_the_lock_names_no_address_and_is_exact() -> None:
     assert "://" not in LOCK
     assert "@" not in LOCK
     assert PINS
-    assert [str(pin) for pin in PINS if not re.fullmatch(r"==[\w.]+", str(pin.specifier)) or pin.extras] == []
+    assert [str(pin) for pin in PINS if not re.fullmatch(r"==(\d+!)?[\w.]+", str(pin.specifier)) or pin.extras] == []
 
 
 @pytest.mark.parametrize("python", PYTHONS)

@@ -109,6 +109,7 @@ RECIPES = [
             "flow/settle.py": "an outcome of the same name",
             "models.py": "dead letters are found through the audit trail",
             "store/dashboard.py": "dead letters are found through the audit trail",
+            "store/gauges.py": "dead letters are found through the audit trail",
             "console/filters.py": "dead letters are found through the audit trail",
             "console/columns.py": "dead letters wait for a person",
             "console/dashboard/sections.py": "dead letters have a section of their own",
