@@ -4,7 +4,6 @@ import gc
 import re
 from typing import Any
 
-import jsonschema
 import pytest
 from drf_spectacular import generators
 from drf_spectacular.openapi import AutoSchema
@@ -17,8 +16,7 @@ from django_idempotency.core.problems import EXAMPLE_KEY
 from django_idempotency.exceptions import InvalidKey
 from tests.contrib import described_views
 from tests.kit.http import KEY, Person
-
-Document = dict[str, Any]
+from tests.kit.openapi import Document, conforms
 
 
 def document_of(generator: type[generators.SchemaGenerator] = SchemaGenerator) -> Document:
@@ -358,17 +356,6 @@ def test_nothing_is_kept_of_a_document() -> None:
 
 
 # Whether it is true
-
-
-def conforms(document: Document, operation: Document, answer: Any) -> None:
-    """The status, the media type, the body and the headers of an answer are among those that the document names."""
-    response = operation["responses"][str(answer.status_code)]
-    media_type = answer["Content-Type"].partition(";")[0]
-    schema = response["content"][media_type]["schema"]
-    alternatives = [each for each in schema.get("anyOf", [schema]) if "additionalProperties" not in each] or [schema]
-    jsonschema.validate(answer.json(), {"anyOf": alternatives, "components": document["components"]})
-    sent = {name for name in answer.headers if name in ("Retry-After", "Link", "Location")}
-    assert sent <= response.get("headers", {}).keys()
 
 
 @pytest.fixture
