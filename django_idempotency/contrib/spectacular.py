@@ -97,6 +97,9 @@ class StatusSchema(AutoSchema):
     def get_description(self) -> str:  # type: ignore[override] # as drf-spectacular has it
         return "The status of a request, or of work that was handed to a worker, for the caller who sent the request."
 
+    def get_auth(self) -> Any:
+        return [*super().get_auth(), {}]  # callers without credentials are told about work of their own
+
     def get_response_serializers(self) -> Any:
         return {}
 

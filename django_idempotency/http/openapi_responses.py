@@ -71,27 +71,30 @@ def problem_responses(
     return {
         str(status): {
             "description": " ".join(f"{each.title}." for each in several),
-            "content": {
-                problems.choose_media_type(profile): _problem_content(
-                    profile, status, several, register, is_shared=status in shared
-                )
-            },
+            "content": _content(profile, status, several, register, is_shared=status in shared),
             **_problem_headers(profile, several),
         }
         for status, several in by_status.items()
     }
 
 
+def _content(profile: Profile, status: int, several: list[Problem], register: Register, *, is_shared: bool) -> Schema:
+    """Return the media types of a status. A shared one has the framework's errors in both: some clients read one."""
+    others = [{**_ANY_OBJECT, "description": "An error response of the view or of the framework."}] if is_shared else []
+    content = {problems.choose_media_type(profile): _problem_content(profile, status, several, register, others)}
+    for schema in others:
+        content.setdefault("application/json", {"schema": {**schema}})
+    return content
+
+
 def _problem_content(
-    profile: Profile, status: int, several: list[Problem], register: Register, *, is_shared: bool
+    profile: Profile, status: int, several: list[Problem], register: Register, others: list[Schema]
 ) -> Schema:
     bodies = {each: problems.build_members(profile, each, status, **_MEMBERS.get(each, {})) for each in several}
     if profile.shape is Shape.PROBLEM and profile.reshape is not None:  # JSON of the project's own making
         examples = {problem.code: {"value": body} for problem, body in bodies.items()}
         return {"schema": {**_ANY_OBJECT}, "examples": examples}
-    alternatives = [_component_of(profile, problem, body, register) for problem, body in bodies.items()]
-    if is_shared:
-        alternatives.append({**_ANY_OBJECT, "description": "An error response of the view or of the framework."})
+    alternatives = [_component_of(profile, problem, body, register) for problem, body in bodies.items()] + others
     return {"schema": alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives}}
 
 
@@ -105,15 +108,13 @@ def _component_of(profile: Profile, problem: Problem, body: Mapping[str, Any], r
 
 
 def _problem_headers(profile: Profile, several: Iterable[Problem]) -> Schema:
-    targets = ["the published rules of idempotency keys"] if profile.documentation else []
+    targets = [
+        f"the published rules of idempotency keys{'' if profile.documentation else ', if there is a page of them'}"
+    ]
     if not _OF_ONE_REQUEST.isdisjoint(several):
         targets.append("the status of the first request, if the service has an address for it")
-    link = {"Link": {"description": f"Leads to {' and to '.join(targets)}.", "schema": _text()}}
-    headers = {
-        **({} if _RETRIED.isdisjoint(several) else _retry_after()),
-        **(link if targets else {}),
-    }
-    return {"headers": headers} if headers else {}
+    link = {"description": f"Leads to {' and to '.join(targets)}.", "schema": _text()}
+    return {"headers": {**({} if _RETRIED.isdisjoint(several) else _retry_after()), "Link": link}}
 
 
 def _retry_after() -> Schema:

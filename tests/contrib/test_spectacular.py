@@ -182,7 +182,15 @@ def test_a_profile_names_its_headers(document: Document) -> None:
     assert responses["200"]["headers"]["X-Replayed"]["schema"]["enum"] == ["false", "true"]
     assert responses["409"]["headers"].keys() == {"Retry-After", "Link"}
     assert responses["400"]["headers"].keys() == {"Link"}
-    assert "headers" not in post(document, "plain")["responses"]["400"]
+    (link,) = post(document, "plain")["responses"]["400"]["headers"].values()
+    assert "if there is a page" in link["description"]
+
+
+def test_errors_of_the_framework_have_its_media_type(document: Document) -> None:
+    responses = post(document, "plain")["responses"]
+    for status in ("400", "403"):
+        assert list(responses[status]["content"]) == ["application/problem+json", "application/json"]
+    assert list(responses["409"]["content"]) == ["application/problem+json"]
 
 
 def test_the_dialect_of_stripe_has_its_own_shape(document: Document) -> None:
@@ -405,6 +413,8 @@ def test_the_status_of_deferred_work_too(document: Document, alice: Person) -> N
     assert (waiting.status_code, absent.status_code) == (202, 404)
     for answer in (waiting, absent):
         conforms(document, operation, answer)
+    assert Person().client.get(address).status_code == 404  # which is not the 401 of a view that needs credentials
+    assert {} in operation["security"]
 
 
 def test_a_key_in_the_body_is_described_by_the_body_alone(document: Document) -> None:
