@@ -6,14 +6,13 @@ import json
 import os
 import shutil
 import subprocess
-import sys
-import venv
 from pathlib import Path
 
 import pytest
 from django.core.management import call_command
 from drf_spectacular.settings import patched_settings
 
+from tests.kit.environments import make_environment
 from tests.kit.processes import Site
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("site", ["off"], indirect=True)]
@@ -133,15 +132,7 @@ console.log(JSON.stringify(told));
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of an environment that has the generator and nothing of this project."""
-    folder = tmp_path_factory.mktemp("generator")
-    venv.create(folder, with_pip=False)
-    made = folder / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--python", str(made), "install", "--quiet", "--disable-pip-version-check"]
-    installed = subprocess.run([*pip, GENERATOR], capture_output=True, text=True, check=False)
-    if installed.returncode and "No matching distribution" in installed.stderr:
-        pytest.skip(f"NOT TESTED: no package index has {GENERATOR}, so no client is generated")
-    assert installed.returncode == 0, installed.stderr
-    return made
+    return make_environment(tmp_path_factory.mktemp("generator"), GENERATOR)
 
 
 @pytest.fixture
