@@ -34,6 +34,7 @@ NOT_ON_OTHERS = [
     "acceptance/test_disconnects.py",
     "acceptance/test_frameworks_killed.py",
     "acceptance/test_generated_client.py",
+    "acceptance/test_graphene.py",
 ]
 # Each is started from packages. The first two are raced in every run; --engine runs all of ON_ENGINES on one of them.
 ENGINES = ["pgbouncer", "hash", "replication", "galera", "citus"]

@@ -1,4 +1,4 @@
-"""django-ninja: a decorator for its operations, and the only module that imports it.
+"""django-ninja: a decorator for its operations, an API that describes them, and the only module that imports it.
 
     @api.post("/orders", response={201: OrderOut})
     @idempotent_operation(mode="atomic")
@@ -8,28 +8,35 @@ A key is looked up only after the operation's authentication and throttling let 
 """
 
 from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from ninja import NinjaAPI
 from ninja.decorators import decorate_view
 from ninja.errors import HttpError, ValidationError
+from ninja.openapi.schema import REF_TEMPLATE, OpenAPISchema
 from ninja.operation import Operation
 
 from django_idempotency.conf import Arguments
 from django_idempotency.core.policy import Mode, Policy
 from django_idempotency.exceptions import Misplaced
 from django_idempotency.http.exchange import Exchange, gate, run_unprotected
+from django_idempotency.http.openapi import describe_operation
+from django_idempotency.http.openapi_responses import Schema
 from django_idempotency.http.responses import ProblemDetails, problem_response
 from django_idempotency.http.run import arun, run
-from django_idempotency.http.urlconf import mark_policy
+from django_idempotency.http.urlconf import layers, mark_of, mark_policy
 
-__all__ = ["idempotent_operation"]
+__all__ = ["DescribedAPI", "idempotent_operation"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _ERROR_RESPONSES: Final = (HttpError, ValidationError)
+# The statuses of its own errors: a body that is no JSON, a missing CSRF token, and the validation.
+_SHARED: Final = frozenset({400, 403, 422})
 _ERROR: Final = "_idempotency_ninja_error"  # on the request: the exception that its response was made of
 
 
@@ -157,3 +164,32 @@ def _note_errors(api: Any) -> None:
 
     api.on_exception = on_exception
     setattr(api, _ERROR, True)
+
+
+class DescribedAPI(NinjaAPI):
+    """An API whose OpenAPI document describes what protects its operations."""
+
+    def get_openapi_schema(
+        self, *, path_prefix: str | None = None, path_params: dict[str, Any] | None = None
+    ) -> OpenAPISchema:
+        prefix = self.get_root_path(path_params or {}) if path_prefix is None else path_prefix
+        return DescribedSchema(self, prefix)
+
+
+class DescribedSchema(OpenAPISchema):
+    """Adds to what django-ninja says of each protected operation. What is there already stays."""
+
+    def methods(self, operations: list[Operation]) -> dict[str, Any]:
+        found = super().methods(operations)
+        for operation in operations:
+            arguments = next(filter(None, map(mark_of, layers(operation.run))), None)
+            for method in operation.methods:
+                if arguments and method in arguments.methods and method.lower() in found:
+                    described = deepcopy(found[method.lower()])  # its methods share one
+                    describe_operation(described, arguments.policy(), operation.view_func, self._register, _SHARED)
+                    found[method.lower()] = described
+        return found
+
+    def _register(self, name: str, schema: Schema) -> Schema:
+        self.schemas.setdefault(name, schema)
+        return {"$ref": REF_TEMPLATE.format(model=name)}

@@ -42,4 +42,6 @@ urlpatterns = [
 if settings.DESCRIBED:
     from drf_spectacular.views import SpectacularAPIView
 
-    urlpatterns.append(path("schema/", SpectacularAPIView.as_view(), name="schema"))
+    from testproject.schema import SETTINGS
+
+    urlpatterns.append(path("schema/", SpectacularAPIView.as_view(custom_settings=SETTINGS), name="schema"))

@@ -15,22 +15,16 @@ from drf_spectacular.plumbing import ComponentRegistry, ResolvedComponent
 from drf_spectacular.utils import OpenApiParameter
 
 from django_idempotency.conf import Arguments, default_policy
-from django_idempotency.contrib.openapi import (
-    Schema,
-    describe_policy,
-    key_parameter,
-    own_responses,
-    replayed_header,
-    status_responses,
-)
 from django_idempotency.core.policy import Policy
+from django_idempotency.http.openapi import describe_operation
+from django_idempotency.http.openapi_responses import Schema, status_responses
 from django_idempotency.http.private_names import rest_class
 from django_idempotency.http.urlconf import layers, mark_of
 from django_idempotency.rest_framework import IdempotentMixin, KeyView, OperationView
 
 __all__ = ["SchemaGenerator"]
 
-_DEFERRING: Final = {"idempotency", "defer"}  # a queryset can be deferred too
+_SHARED: Final = frozenset({400, 403})  # the statuses of validation errors and of missing permissions
 
 
 class EndpointEnumerator(generators.EndpointEnumerator):
@@ -63,7 +57,7 @@ def _schema_for(view: Any, method: str) -> AutoSchema | None:
     arguments = _arguments_of(view, method, handler)
     if arguments is None or method not in arguments.methods:
         return None
-    return ProtectedSchema(view.schema, arguments.policy(), defers=_defers(handler))
+    return ProtectedSchema(view.schema, arguments.policy(), handler)
 
 
 def _arguments_of(view: Any, method: str, handler: Any) -> Arguments | None:
@@ -76,34 +70,19 @@ def _arguments_of(view: Any, method: str, handler: Any) -> Arguments | None:
     return view._arguments_for(request)
 
 
-def _defers(handler: Any) -> bool:
-    """True if a method itself calls `request.idempotency.defer`: its code has both names. What it calls is not read."""
-    codes = [layer.__code__ for layer in layers(handler) if hasattr(layer, "__code__")]
-    return any(_DEFERRING.issubset(code.co_names) for code in codes)
-
-
 class ProtectedSchema(AutoSchema):
     """Adds to what a view's own schema says. What is there already stays."""
 
-    def __init__(self, own: AutoSchema, policy: Policy, *, defers: bool) -> None:
+    def __init__(self, own: AutoSchema, policy: Policy, handler: Any) -> None:
         super().__init__()
-        self.own, self.policy, self.defers = own, policy, defers
+        self.own, self.policy, self.handler = own, policy, handler
 
     def get_operation(self, path: Any, path_regex: Any, path_prefix: Any, method: Any, registry: Any) -> Schema | None:
         self.own.view = self.view  # one schema serves every view of a class
         operation = self.own.get_operation(path, path_regex, path_prefix, method, registry)
         if operation is None:
             return None
-        if self.policy.key_source is None:
-            _add_parameter(operation, key_parameter(self.policy))
-        responses = operation["responses"]
-        for response in responses.values():
-            _add(response, {"headers": replayed_header(self.policy.profile)})
-        added = own_responses(self.policy, partial(_register, registry), defers=self.defers)
-        for status, response in added.items():
-            _add(responses.setdefault(status, {}), response)
-        operation["responses"] = dict(sorted(responses.items()))
-        operation.setdefault("x-idempotency", describe_policy(self.policy))
+        describe_operation(operation, self.policy, self.handler, partial(_register, registry), _SHARED)
         return operation
 
 
@@ -117,6 +96,9 @@ class StatusSchema(AutoSchema):
 
     def get_description(self) -> str:  # type: ignore[override] # as drf-spectacular has it
         return "The status of a request, or of work that was handed to a worker, for the caller who sent the request."
+
+    def get_auth(self) -> Any:
+        return [*super().get_auth(), {}]  # callers without credentials are told about work of their own
 
     def get_response_serializers(self) -> Any:
         return {}
@@ -137,18 +119,3 @@ def _register(registry: ComponentRegistry, name: str, schema: Schema) -> Schema:
     component = ResolvedComponent(name, ResolvedComponent.SCHEMA, schema, name)  # type: ignore[no-untyped-call]
     registry.register_on_missing(component)
     return component.ref
-
-
-def _add_parameter(operation: Schema, parameter: Schema) -> None:
-    there = {(each["in"], each["name"].lower()) for each in operation.get("parameters", [])}
-    if (parameter["in"], parameter["name"].lower()) not in there:
-        operation.setdefault("parameters", []).append(parameter)
-
-
-def _add(there: Schema, more: Schema) -> None:
-    """Add to a response what it does not have: its description, headers, and content of other media types."""
-    for name, value in more.items():
-        present: Any = there.setdefault(name, value)
-        if isinstance(value, dict):
-            for key, each in value.items():
-                present.setdefault(key, each)

@@ -17,7 +17,7 @@ from django.views.decorators.vary import vary_on_headers
 from django_idempotency.conf import urlconf
 from django_idempotency.core import problems
 from django_idempotency.core.fingerprint import FingerprintRule
-from django_idempotency.core.policy import AfterExpiry, Policy
+from django_idempotency.core.policy import AfterExpiry, Mode, OnError, Policy
 from django_idempotency.core.profiles import Profile
 from django_idempotency.http.atomic_requests import opt_out_of_atomic_requests
 from django_idempotency.http.inventory import ListedEndpoint, list_endpoints
@@ -26,6 +26,12 @@ from django_idempotency.monitoring.units import format_interval
 
 _MAX_AGE: Final = 300  # seconds: the rules change with the code and the settings
 _MEDIA_TYPES: Final = ("text/html", "application/json")
+_AFTER_AN_ERROR: Final = {
+    OnError.DOUBT: "The outcome is unknown.",
+    OnError.STORE: "The error response is stored, and a retry gets it.",
+    OnError.RELEASE: "A retry runs the request again.",
+}
+_UNDONE: Final = "All changes of the request are undone, and a retry runs it again."
 _CONVERTER: Final = re.compile(r"<(?:\w+:)?(\w+)>")
 
 
@@ -79,6 +85,7 @@ def describe_rules(policy: Policy) -> dict[str, Any]:
     return {
         "header": profile.header if policy.key_source is None else None,
         "required": policy.required,
+        "mode": policy.mode,
         "min_length": policy.key.min_length,
         "max_length": policy.key.max_length,
         "quotes_required": policy.key.strict,
@@ -141,6 +148,8 @@ def _sentences(policy: Policy) -> Iterator[tuple[str, str, problems.Problem | No
         f"It gets {profile.mismatch}, and nothing is executed. {_describe_comparison(policy.fingerprint)}",
         problems.MISMATCH,
     )
+    is_undone = policy.mode is Mode.ATOMIC
+    yield "After an unexpected error", _UNDONE if is_undone else _AFTER_AN_ERROR[policy.on_error], None
     yield (
         "An unknown outcome",
         f"A retry gets {profile.unknown} until the outcome is settled. Do not use another key.",
@@ -182,6 +191,8 @@ def _describe_owner(policy: Policy) -> str:
         owner = "The key belongs to the session and to this operation."
     else:
         owner = "The server decides from the request whose key it is. The key belongs to this operation."
+    if policy.tenant:
+        owner += " The keys of each tenant are separate."
     if policy.anonymous_unprotected:
         return f"{owner} Without credentials the request runs, and a retry runs it again."
     if policy.share_anonymous:

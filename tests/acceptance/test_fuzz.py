@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from typing import Any
-from uuid import UUID
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -127,10 +127,11 @@ def test_no_request_is_answered_with_a_500(site: Site, sent: dict[str, Any]) -> 
     assert answer.status < 500, answer.body
 
 
-def test_nothing_made_from_the_services_own_schema_is_answered_with_a_500(site: Site) -> None:
+def test_every_answer_to_what_is_made_from_the_schema_is_in_the_schema(site: Site) -> None:
     """Each request twice with a key of its own, and once with an odd one that others have used.
 
-    The layer's own responses are those that the schema describes.
+    Of a valid request with a key of its own, no check of schemathesis finds anything. In an invalid one the key may be
+    all that is wrong, so that this key makes it valid.
     """
     schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed: the schema is not fuzzed")
     schema = schemathesis.openapi.from_dict(site.anyone.get("/schema/?format=json").json())
@@ -150,16 +151,16 @@ def test_nothing_made_from_the_services_own_schema_is_answered_with_a_500(site: 
         @bounded(100 if label.startswith("POST") else 10)
         @given(
             case=some.one_of([operation.as_strategy(mode) for mode in schemathesis.GenerationMode]),
-            fresh=some.uuids(),
             odd=keys,
         )
-        def fuzz(case: Any, fresh: UUID, odd: str) -> None:
-            for key in (str(fresh), str(fresh), odd):
+        def fuzz(case: Any, odd: str) -> None:
+            fresh = str(uuid4())
+            every = case.meta.generation.mode.is_positive
+            for key in (fresh, fresh, odd):
                 keyed = {"Idempotency-Key": on_the_wire(key)} if key else {}
                 answer = case.call(base_url=site.service.url, headers={**ALICE, **keyed}, timeout=30)
                 assert answer.status_code < 500, case.as_curl_command()
-                if "application/problem+json" in answer.headers.get("content-type", []):
-                    case.validate_response(answer, checks=described)
+                case.validate_response(answer, checks=None if every and key == fresh else described, headers=ALICE)
                 seen[answer.status_code] += 1
 
         fuzz()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django import forms
+from django.contrib.admin import AdminSite, ModelAdmin
 from django.contrib.auth.models import Group, User
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import get_token
@@ -16,6 +17,7 @@ from django.shortcuts import redirect
 from django.template import engines
 from django.urls import path
 
+from django_idempotency.admin_forms import IdempotentAdminMixin
 from django_idempotency.decorators import idempotent
 from tests.browser.browsing import cookie_of, launched
 
@@ -31,9 +33,7 @@ PAGE = """<!doctype html><title>Order</title>
 
 
 # A browser sends two clicks in the same moment as one. These are a tenth of a second apart.
-TWO_CLICKS = (
-    "() => { const [form] = document.forms; form.requestSubmit(); setTimeout(() => form.requestSubmit(), 100) }"
-)
+TWO_CLICKS = "form => { form.requestSubmit(); setTimeout(() => form.requestSubmit(), 100) }"
 
 
 class OrderForm(forms.Form):
@@ -70,13 +70,30 @@ def page(request: HttpRequest) -> HttpResponse:
     return order(request)
 
 
-urlpatterns = [path("order", order), path("orders/<int:number>", ordered), path("page", page)]
+class OwnGroupAdmin(IdempotentAdminMixin, ModelAdmin):  # type: ignore[type-arg] # not generic at run time
+    fields = ["name"]
+
+    def save_model(self, request: HttpRequest, obj: Group, form: Any, change: bool) -> None:
+        obj.name = f"{obj.name} {Group.objects.count() + 1}"  # the form alone would refuse a second of the same name
+        super().save_model(request, obj, form, change)
+        sleep(0.5)  # long enough for a second click
+
+
+own = AdminSite("own")
+own.register(Group, OwnGroupAdmin)
+urlpatterns = [
+    path("order", order),
+    path("orders/<int:number>", ordered),
+    path("page", page),
+    path("admin/", own.urls),
+]
 
 
 @pytest.fixture
 def tab(live_server: Any) -> Iterator[Any]:
     """A tab of a browser that is logged in. Beside it, this thread asks the database nothing."""
-    cookie = cookie_of(User.objects.create(username="alice"), live_server.url)
+    alice = User.objects.create(username="alice", is_staff=True, is_superuser=True)
+    cookie = cookie_of(alice, live_server.url)
     for chromium in launched(ignore_default_args=["--disable-back-forward-cache"]):  # as people have it
         context = chromium.new_context(base_url=live_server.url)
         context.add_cookies([cookie])
@@ -92,7 +109,7 @@ def test_a_double_click_is_one_order_and_shows_it(tab: Any) -> None:
     tab.fill("[name=article]", "lamp")
     sent = []
     tab.on("request", lambda request: sent.append(request.method))
-    tab.evaluate(TWO_CLICKS)
+    tab.locator("form").evaluate(TWO_CLICKS)
     tab.wait_for_selector("h1")
     assert heading(tab) == "Order 1 of 1"
     assert sent.count("POST") == 2
@@ -139,3 +156,28 @@ def test_two_renderings_are_two_orders(tab: Any) -> None:
         tab.locator("button").click()
         tab.wait_for_selector("h1")
         assert heading(tab) == f"Order {number} of {number}"
+
+
+def test_a_double_click_in_the_admin_adds_one_object_and_says_so(tab: Any, settings: Any) -> None:
+    settings.MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
+    tab.goto("/admin/auth/group/add/")
+    tab.fill("[name=name]", "editors")
+    sent = []
+    tab.on("request", lambda request: sent.append(request.method))
+    tab.locator("#group_form").evaluate(TWO_CLICKS)
+    tab.wait_for_selector(".messagelist .success")
+    assert sent.count("POST") == 2
+    assert tab.locator("#result_list .field-__str__").all_inner_texts() == ["editors 1"]
+
+
+def test_a_form_of_the_admin_that_is_corrected_adds_one_object(tab: Any) -> None:
+    tab.goto("/admin/auth/group/add/")
+    tab.locator("#group_form").evaluate("form => { form.noValidate = true; form.requestSubmit() }")
+    tab.wait_for_selector(".errornote")
+    with tab.expect_request(lambda request: request.method == "POST"):
+        tab.reload()
+    tab.wait_for_selector(".errornote")
+    tab.fill("[name=name]", "editors")
+    tab.locator("[name=_save]").click()
+    tab.wait_for_selector("#result_list")
+    assert tab.locator("#result_list .field-__str__").all_inner_texts() == ["editors 1"]

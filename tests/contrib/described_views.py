@@ -224,4 +224,5 @@ urlpatterns = [
     path("unprotected", unprotected, name="unprotected"),
     path("", include(router.urls)),
     path("idempotency/", include("django_idempotency.urls")),
+    path("idempotency/rules/", include("django_idempotency.rules_urls")),
 ]

@@ -4,7 +4,6 @@ import gc
 import re
 from typing import Any
 
-import jsonschema
 import pytest
 from drf_spectacular import generators
 from drf_spectacular.openapi import AutoSchema
@@ -17,8 +16,7 @@ from django_idempotency.core.problems import EXAMPLE_KEY
 from django_idempotency.exceptions import InvalidKey
 from tests.contrib import described_views
 from tests.kit.http import KEY, Person
-
-Document = dict[str, Any]
+from tests.kit.openapi import Document, conforms
 
 
 def document_of(generator: type[generators.SchemaGenerator] = SchemaGenerator) -> Document:
@@ -184,7 +182,15 @@ def test_a_profile_names_its_headers(document: Document) -> None:
     assert responses["200"]["headers"]["X-Replayed"]["schema"]["enum"] == ["false", "true"]
     assert responses["409"]["headers"].keys() == {"Retry-After", "Link"}
     assert responses["400"]["headers"].keys() == {"Link"}
-    assert "headers" not in post(document, "plain")["responses"]["400"]
+    (link,) = post(document, "plain")["responses"]["400"]["headers"].values()
+    assert "if there is a page" in link["description"]
+
+
+def test_errors_of_the_framework_have_its_media_type(document: Document) -> None:
+    responses = post(document, "plain")["responses"]
+    for status in ("400", "403"):
+        assert list(responses[status]["content"]) == ["application/problem+json", "application/json"]
+    assert list(responses["409"]["content"]) == ["application/problem+json"]
 
 
 def test_the_dialect_of_stripe_has_its_own_shape(document: Document) -> None:
@@ -360,17 +366,6 @@ def test_nothing_is_kept_of_a_document() -> None:
 # Whether it is true
 
 
-def conforms(document: Document, operation: Document, answer: Any) -> None:
-    """The status, the media type, the body and the headers of an answer are among those that the document names."""
-    response = operation["responses"][str(answer.status_code)]
-    media_type = answer["Content-Type"].partition(";")[0]
-    schema = response["content"][media_type]["schema"]
-    alternatives = [each for each in schema.get("anyOf", [schema]) if "additionalProperties" not in each] or [schema]
-    jsonschema.validate(answer.json(), {"anyOf": alternatives, "components": document["components"]})
-    sent = {name for name in answer.headers if name in ("Retry-After", "Link", "Location")}
-    assert sent <= response.get("headers", {}).keys()
-
-
 @pytest.fixture
 def alice(db: None) -> Person:
     return Person("alice")
@@ -418,6 +413,8 @@ def test_the_status_of_deferred_work_too(document: Document, alice: Person) -> N
     assert (waiting.status_code, absent.status_code) == (202, 404)
     for answer in (waiting, absent):
         conforms(document, operation, answer)
+    assert Person().client.get(address).status_code == 404  # which is not the 401 of a view that needs credentials
+    assert {} in operation["security"]
 
 
 def test_a_key_in_the_body_is_described_by_the_body_alone(document: Document) -> None:

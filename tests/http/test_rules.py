@@ -24,6 +24,7 @@ from django_idempotency.core.problems import PROBLEMS
 from django_idempotency.decorators import exempt, idempotent
 from django_idempotency.key_sources import json_field
 from django_idempotency.rest_framework import IdempotentMixin
+from django_idempotency.tenants import host_tenant
 from tests.kit.http import KEY, MIDDLEWARE, Person, atomic_requests
 
 pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db]
@@ -135,6 +136,7 @@ def test_machines_read_the_rules_as_json(settings: Any) -> None:
         "endpoints": [{"methods": ["PATCH", "POST"], "path": "/it/"}],
         "header": "Idempotency-Key",
         "required": True,
+        "mode": "atomic",
         "min_length": 1,
         "max_length": 255,
         "quotes_required": False,
@@ -203,6 +205,7 @@ def test_a_project_without_protected_endpoints_says_so(settings: Any) -> None:
             "Whose key it is",
             "without credentials share theirs.",
         ),
+        ({"tenant": host_tenant}, "Whose key it is", "The keys of each tenant are separate. Without credentials"),
         ({"anonymous_unprotected": True}, "Whose key it is", "Without credentials the request runs"),
         ({"profile": OWN}, "A retry", "with the header X-Old: true"),
         ({}, "While the first request is running", "A retry gets 409. Send it again"),
@@ -236,6 +239,10 @@ def test_a_project_without_protected_endpoints_says_so(settings: Any) -> None:
             "The same key with another request",
             "what the server considers relevant",
         ),
+        ({"mode": "atomic"}, "After an unexpected error", "All changes of the request are undone"),
+        ({"mode": "leased"}, "After an unexpected error", "The outcome is unknown."),
+        ({"mode": "leased", "on_error": "store"}, "After an unexpected error", "a retry gets it."),
+        ({"mode": "leased", "on_error": "release"}, "After an unexpected error", "A retry runs the request again."),
         ({"profile": OWN}, "An unknown outcome", "A retry gets 500 until"),
         ({}, "What is stored", "no more than 1.0\xa0MB"),
         ({}, "What is stored", "Error responses are stored too."),

@@ -1,16 +1,14 @@
-"""What a policy means in an OpenAPI document: the key's header, the layer's own responses, their schemas."""
+"""The responses of the layer in an OpenAPI document, and the schema of each kind of problem."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any, Final, TypeAlias
 
 from django_idempotency.core import problems
-from django_idempotency.core.keys import KeyRule, parse_key
 from django_idempotency.core.policy import AfterExpiry, Policy
 from django_idempotency.core.problems import Problem
 from django_idempotency.core.profiles import IETF, Profile, Shape
 from django_idempotency.core.states import Status
-from django_idempotency.exceptions import InvalidKey
 
 Schema: TypeAlias = dict[str, Any]
 Register: TypeAlias = Callable[[str, Schema], Schema]  # adds a component, and returns the reference to it
@@ -28,59 +26,8 @@ _MEMBERS: Final[Mapping[Problem, Mapping[str, Any]]] = {
     problems.ABANDONED: _NEW_KEY,
 }
 _ANY_OBJECT: Final = {"type": "object", "additionalProperties": True}
-# Validation errors and missing permissions, which few projects describe. A generated client has to accept them too.
-_OF_THE_FRAMEWORK: Final = {400, 403}
 _RETRIED: Final = {problems.IN_FLIGHT, problems.NOTHING_DONE, problems.UNAVAILABLE}
 _OF_ONE_REQUEST: Final = {problems.IN_FLIGHT, problems.UNKNOWN}
-_SCOPES: Final[Mapping[str | None, str]] = {
-    None: "authenticated caller",
-    "session": "browser session",
-    "session-through-login": "browser session",
-}
-
-
-def describe_policy(policy: Policy) -> Schema:
-    """Return the extension `x-idempotency`: what a client may rely on, for people and machines."""
-    owner = "owner that the service determines" if callable(policy.scope) else _SCOPES[policy.scope]
-    return {
-        "mode": policy.mode.value,
-        "profile": policy.profile.name,
-        "scope": f"One key for each {'tenant, ' if policy.tenant else ''}{owner} and operation.",
-        "retention_seconds": None if policy.retention is None else int(policy.retention.total_seconds()),
-        "after_expiry": policy.after_expiry.value,
-    }
-
-
-def key_parameter(policy: Policy) -> Schema:
-    """Return the header in which a request carries its key."""
-    rule = policy.key
-    form = "in double quotes" if rule.strict else "bare or in double quotes"
-    parameter = {
-        "name": policy.profile.header,
-        "in": "header",
-        "required": policy.required,
-        "description": "Makes this request safe to retry. Send a new key with each new request, and the same key with "
-        f"each retry. A key has {rule.min_length} to {rule.max_length} characters, {form}.",
-        "schema": {
-            "type": "string",
-            "minLength": rule.min_length + 2 * rule.strict,
-            "maxLength": rule.max_length + 2,
-            "pattern": _key_pattern(rule),
-        },
-    }
-    example = f'"{problems.EXAMPLE_KEY}"' if rule.strict else problems.EXAMPLE_KEY
-    try:
-        parse_key([example], rule)
-    except InvalidKey:
-        return parameter
-    return {**parameter, "example": example}
-
-
-def _key_pattern(rule: KeyRule) -> str:
-    """Match a key as it is sent. Quotes and backslashes are left out, which a quoted key could have with escapes."""
-    length = f"{{{rule.min_length},{rule.max_length}}}"
-    quoted = rf'"[ !#-\[\]-~]{length}"'
-    return f"^{quoted}$" if rule.strict else rf"^([!#-+\x2D-:<-~]{length}|{quoted})$"
 
 
 def replayed_header(profile: Profile) -> Schema:
@@ -91,9 +38,9 @@ def replayed_header(profile: Profile) -> Schema:
     return {profile.replayed_header: {"description": description, "schema": _text(enum=values)}}
 
 
-def own_responses(policy: Policy, register: Register, *, defers: bool) -> dict[str, Schema]:
+def own_responses(policy: Policy, register: Register, shared: Set[int], *, defers: bool) -> dict[str, Schema]:
     """Return the responses that the layer gives in the place of the view, by status."""
-    responses = problem_responses(policy.profile, _problems_of(policy), register)
+    responses = problem_responses(policy.profile, _problems_of(policy), register, shared)
     if not defers:
         return responses
     return {**responses, "202": _accepted_response(policy.profile, register), **_abandoned_response(register)}
@@ -114,7 +61,9 @@ def _problems_of(policy: Policy) -> Iterator[tuple[int, Problem]]:
     yield profile.unavailable, problems.UNAVAILABLE
 
 
-def problem_responses(profile: Profile, found: Iterable[tuple[int, Problem]], register: Register) -> dict[str, Schema]:
+def problem_responses(
+    profile: Profile, found: Iterable[tuple[int, Problem]], register: Register, shared: Set[int] = frozenset()
+) -> dict[str, Schema]:
     """Return the responses of these problems, those of one status as alternatives."""
     by_status: dict[int, list[Problem]] = {}
     for status, problem in found:
@@ -122,21 +71,30 @@ def problem_responses(profile: Profile, found: Iterable[tuple[int, Problem]], re
     return {
         str(status): {
             "description": " ".join(f"{each.title}." for each in several),
-            "content": {problems.choose_media_type(profile): _problem_content(profile, status, several, register)},
+            "content": _content(profile, status, several, register, is_shared=status in shared),
             **_problem_headers(profile, several),
         }
         for status, several in by_status.items()
     }
 
 
-def _problem_content(profile: Profile, status: int, several: list[Problem], register: Register) -> Schema:
+def _content(profile: Profile, status: int, several: list[Problem], register: Register, *, is_shared: bool) -> Schema:
+    """Return the media types of a status. A shared one has the framework's errors in both: some clients read one."""
+    others = [{**_ANY_OBJECT, "description": "An error response of the view or of the framework."}] if is_shared else []
+    content = {problems.choose_media_type(profile): _problem_content(profile, status, several, register, others)}
+    for schema in others:
+        content.setdefault("application/json", {"schema": {**schema}})
+    return content
+
+
+def _problem_content(
+    profile: Profile, status: int, several: list[Problem], register: Register, others: list[Schema]
+) -> Schema:
     bodies = {each: problems.build_members(profile, each, status, **_MEMBERS.get(each, {})) for each in several}
     if profile.shape is Shape.PROBLEM and profile.reshape is not None:  # JSON of the project's own making
         examples = {problem.code: {"value": body} for problem, body in bodies.items()}
         return {"schema": {**_ANY_OBJECT}, "examples": examples}
-    alternatives = [_component_of(profile, problem, body, register) for problem, body in bodies.items()]
-    if status in _OF_THE_FRAMEWORK:
-        alternatives.append({**_ANY_OBJECT, "description": "An error response of the view or of the framework."})
+    alternatives = [_component_of(profile, problem, body, register) for problem, body in bodies.items()] + others
     return {"schema": alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives}}
 
 
@@ -150,15 +108,13 @@ def _component_of(profile: Profile, problem: Problem, body: Mapping[str, Any], r
 
 
 def _problem_headers(profile: Profile, several: Iterable[Problem]) -> Schema:
-    targets = ["the published rules of idempotency keys"] if profile.documentation else []
+    targets = [
+        f"the published rules of idempotency keys{'' if profile.documentation else ', if there is a page of them'}"
+    ]
     if not _OF_ONE_REQUEST.isdisjoint(several):
         targets.append("the status of the first request, if the service has an address for it")
-    link = {"Link": {"description": f"Leads to {' and to '.join(targets)}.", "schema": _text()}}
-    headers = {
-        **({} if _RETRIED.isdisjoint(several) else _retry_after()),
-        **(link if targets else {}),
-    }
-    return {"headers": headers} if headers else {}
+    link = {"description": f"Leads to {' and to '.join(targets)}.", "schema": _text()}
+    return {"headers": {**({} if _RETRIED.isdisjoint(several) else _retry_after()), "Link": link}}
 
 
 def _retry_after() -> Schema:
