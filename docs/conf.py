@@ -1,25 +1,64 @@
 """How Sphinx builds these pages: `python -m sphinx -W docs var/docs`."""
 
+import os
+import re
 import shutil
+import sys
+from pathlib import Path
 from typing import Any
 
-from django_idempotency import __version__
+import django
+import sphinx.search
+from sphinx.search.en import SearchEnglish
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
+django.setup()
+
+from django_idempotency import __version__  # noqa: E402 - Django comes first
+from django_idempotency.core.links import DOCUMENTATION  # noqa: E402
 
 project = "django_idempotency"
 author = "The django_idempotency authors"
 project_copyright = author
 release = version = __version__
 
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton", "sphinxext.opengraph"]
 exclude_patterns = ["_build"]
-myst_heading_anchors = 3
 nitpicky = True
+
+myst_enable_extensions = ["attrs_block", "colon_fence"]
+myst_heading_anchors = 3
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+default_role = "code"  # docstrings mark code with single backticks
+copybutton_prompt_text = "$ "
+ogp_site_url = DOCUMENTATION
+ogp_description_length = 160
+ogp_social_cards = {"enable": False}
 
 html_theme = "furo"
 html_title = f"Django Idempotency {release}"  # the name of the package would break inside the word
+html_baseurl = DOCUMENTATION
+
+
+class SearchNumbers(SearchEnglish):
+    """Sphinx drops numbers from its index and from queries. A reader in trouble searches for 409."""
+
+    js_splitter_code = r"""
+var splitQuery = (query) =>
+  query
+    .split(/[^\p{Letter}\p{Number}_]+/gu)
+    .filter((term) => term)
+    .map((term) => (/^\d+$/.test(term) ? "n" + term : term));
+"""
+
+    def split(self, input: str) -> list[str]:
+        return [re.sub(r"^(\d+)$", r"n\1", word) for word in super().split(input)]
 
 
 def setup(app: Any) -> None:
+    sphinx.search.languages["en"] = SearchNumbers
     app.connect("build-finished", put_sources_beside_pages)
 
 

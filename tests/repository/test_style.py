@@ -1,0 +1,157 @@
+"""The prose of the documentation: one word for each concept, no banned phrase, one sentence per line, short pages.
+
+To see what is wrong with one page: pytest tests/repository/test_style.py -k monitor
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+NOT_YET = {  # pages that are still to be rewritten
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "docs/explanation/cache.md",
+    "docs/explanation/capacity.md",
+    "docs/explanation/choices.md",
+    "docs/explanation/design.md",
+    "docs/explanation/growth.md",
+    "docs/explanation/guarantees.md",
+    "docs/explanation/performance.md",
+    "docs/explanation/threats.md",
+    "docs/explanation/versions.md",
+    "docs/explanation/where-things-are.md",
+    "docs/how-to/admin.md",
+    "docs/how-to/ask-for-an-outcome.md",
+    "docs/how-to/async.md",
+    "docs/how-to/atomic-requests.md",
+    "docs/how-to/celery-beat.md",
+    "docs/how-to/celery-tasks.md",
+    "docs/how-to/choose-times.md",
+    "docs/how-to/cron.md",
+    "docs/how-to/dashboard.md",
+    "docs/how-to/drf.md",
+    "docs/how-to/expired-keys.md",
+    "docs/how-to/failover.md",
+    "docs/how-to/foreign-key.md",
+    "docs/how-to/graphql.md",
+    "docs/how-to/install.md",
+    "docs/how-to/long-jobs.md",
+    "docs/how-to/monitor.md",
+    "docs/how-to/move.md",
+    "docs/how-to/ninja.md",
+    "docs/how-to/openapi.md",
+    "docs/how-to/operations.md",
+    "docs/how-to/outside-http.md",
+    "docs/how-to/partition.md",
+    "docs/how-to/plain-django.md",
+    "docs/how-to/reconcile.md",
+    "docs/how-to/rules-page.md",
+    "docs/how-to/scope.md",
+    "docs/how-to/several-databases.md",
+    "docs/how-to/stripe-downstream.md",
+    "docs/how-to/test-your-endpoints.md",
+    "docs/how-to/webhooks.md",
+    "docs/how-to/whole-project.md",
+    "docs/reference/api.md",
+    "docs/reference/checks.md",
+    "docs/reference/commands.md",
+    "docs/reference/databases.md",
+    "docs/reference/errors.md",
+    "docs/reference/ietf.md",
+    "docs/reference/metrics.md",
+    "docs/reference/once.md",
+    "docs/reference/operations.md",
+    "docs/reference/permissions.md",
+    "docs/reference/policy.md",
+    "docs/reference/request.md",
+    "docs/reference/settings.md",
+    "docs/reference/signals.md",
+    "docs/reference/states.md",
+    "docs/reference/tasks.md",
+    "docs/tutorial/first-endpoint.md",
+    "docs/tutorial/index.md",
+    "docs/tutorial/ride.md",
+}
+FOUND = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md")), *sorted((ROOT / "clients").rglob("*.md"))]
+PAGES = [page for page in FOUND if str(page.relative_to(ROOT)) not in NOT_YET]
+MOST_LINES = 200
+LONG = {"reference", "contributing"}  # folders of pages to look something up in, not to read
+
+# Each pattern, and what to write instead.
+BANNED = {
+    r"\b(some|no|any)body\b|\b(who|what)ever\b": "name the actor: the client, a worker, the provider, an operator",
+    r"\bdoubts?\b|\bin doubt\b": "an unknown outcome",
+    r"\bstands? (in|with|on|beside)\b": "is in, is stored in",
+    r"\bgo(es)? on( with)?\b": "continue",
+    r"\bcom(e|es|ing) by\b": "runs, returns",
+    r"\bis told of\b|\bare told of\b": "is notified",
+    r"\bha(s|ve) to do with\b": "concerns",
+    r"\bslowest hundredth\b": "p99",
+    r"\bforeign (call|step)s?\b": "external call",
+    r"\brefusals?\b": "error response",
+    r"\bdut(y|ies)\b": "maintenance job",
+    r"\bderived keys?\b": "downstream key",
+    r"\b(the|an|one|stored|first|same) answers?\b": "response, or stored response",
+    r"\bgets? its answer\b": "gets its response",
+    r"\bis over\b|\bare over\b": "has expired, has ended",
+    r"\bhas room\b|\bhave room\b": "say what fits",
+    r"\bas ever\b|\bfor ever\b": "as before, forever",
+    r"\bsimply\b|\bjust\b|\bobviously\b|\bof course\b|\beasy\b|\beasily\b": "drop it",
+    r"\bblazing|\bseamless|\bpowerful\b|\brobust\b": "say what it does",
+}
+FENCE = re.compile(r"^(`{3,}|~{3,}).*?^\1\s*$|<!--.*?-->", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"`[^`\n]*`")
+TARGET = re.compile(r"\]\([^)]*\)")
+LEAD = re.compile(r"^\s*(?:[-*] |\d+\. |> )*")
+ENDS = re.compile(r"[.:?!…]$|[.:?!][)*\"”]+$|^\S+$")
+TWO_SENTENCES = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\betc)(?<!\bvs)[.?!] +[A-Z]")
+
+
+def by_path(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def prose(page: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines outside code, with their numbers; inline code is a word, and a link is its text."""
+    text = FENCE.sub(lambda found: "\n" * found[0].count("\n"), page.read_text(encoding="utf-8"))
+    for number, line in enumerate(text.splitlines(), start=1):
+        yield number, TARGET.sub("]", CODE.sub("x", line)).rstrip()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=by_path)
+def test_no_banned_phrase(page: Path) -> None:
+    found = [
+        f"{by_path(page)}:{number}: {match[0]!r}: {instead}"
+        for number, line in prose(page)
+        for pattern, instead in BANNED.items()
+        for match in re.finditer(pattern, line, re.IGNORECASE)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=by_path)
+def test_one_sentence_a_line(page: Path) -> None:
+    """A diff of such a page shows the sentence that changed. Tables and headings are exempt."""
+    found = []
+    for number, line in prose(page):
+        text = LEAD.sub("", line)
+        if not text or (text.startswith(("|", "#", "!", "[", "<", "{", "---", "**")) and not text.endswith(".")):
+            continue
+        if TWO_SENTENCES.search(text):
+            found.append(f"{by_path(page)}:{number}: two sentences")
+        elif not ENDS.search(text) and not LEAD.match(line)[0].strip():  # type: ignore[index] # it always matches
+            found.append(f"{by_path(page)}:{number}: a sentence that continues on the next line")
+    assert found == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=by_path)
+def test_a_page_to_read_is_short(page: Path) -> None:
+    lines = page.read_text(encoding="utf-8").count("\n")
+    assert lines <= MOST_LINES or page.parent.name in LONG or page.name == "CHANGELOG.md", f"{lines} lines"
