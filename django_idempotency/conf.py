@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import fields, replace
 from datetime import timedelta
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Final, Generic, TypeVar
 
@@ -34,7 +33,9 @@ from django_idempotency.core.profiles import IETF, STRIPE, Profile
 from django_idempotency.core.replies import ReplyRule
 from django_idempotency.core.validation import (
     SESSION_SCOPES,
+    describe_choice,
     is_sync_function,
+    suggest,
 )
 
 T = TypeVar("T")
@@ -45,20 +46,32 @@ _ARGUMENTS: Final = frozenset(each.name for each in fields(Policy))
 _NONE: Final[Mapping[str, Any]] = {}
 
 
+def _import(path: str, *names: str) -> Any:
+    """Return what a dotted path leads to; raise ValueError if it leads nowhere. `names` are allowed instead."""
+    try:
+        return import_string(path)
+    except ImportError as error:
+        if names and "." not in path:
+            raise ValueError(f"{describe_choice(names, path)} A dotted path is allowed too.") from None
+        raise ValueError(f"{path!r} cannot be imported: {error}.") from error
+
+
 def _function(value: Any) -> Callable[..., Any] | None:
-    found: Callable[..., Any] | None = import_string(value) if isinstance(value, str) else value
+    found: Callable[..., Any] | None = _import(value) if isinstance(value, str) else value
     if found is not None and not is_sync_function(found):
         raise TypeError(f"must be a function that is not async, the dotted path of one, or None; it is {value!r}.")
     return found
 
 
 def _scope(value: Any) -> Callable[..., Any] | str | None:
-    return value if isinstance(value, str) and value in SESSION_SCOPES else _function(value)
+    if isinstance(value, str):
+        return value if value in SESSION_SCOPES else _function(_import(value, *SESSION_SCOPES))
+    return _function(value)
 
 
 def _profile(value: Any) -> Profile:
     if isinstance(value, str):
-        value = PROFILES[value] if value in PROFILES else import_string(value)
+        value = PROFILES[value] if value in PROFILES else _import(value, *PROFILES)
     if not isinstance(value, Profile):
         raise TypeError(f"must be 'ietf', 'stripe', a Profile or the dotted path of one; it is {value!r}.")
     return value
@@ -252,8 +265,7 @@ class Arguments:
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         self.given = dict(arguments)
         for name in self.given.keys() - _ARGUMENTS:
-            close = get_close_matches(name, _ARGUMENTS, n=1)
-            raise TypeError(f"A policy has no argument {name!r}" + (f"; did you mean {close[0]!r}?" if close else "."))
+            raise TypeError(f"A policy has no argument {name!r}; {suggest(name, sorted(_ARGUMENTS))}")
         own = Policy(**self.given)  # a wrong argument is an error where it is written
         self.methods = own.methods  # no setting supplies them
         self._made_from: Any = None

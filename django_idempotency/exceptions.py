@@ -14,6 +14,7 @@ IdempotencyError
 ├── NotAResponse            the view returned something other than a response
 ├── UnstorableResponse      the view streams a response, and its policy rejects streaming responses
 ├── ChangedDefinition       the code of an operation has other steps than its record
+├── DuplicateStep           an operation has two steps of one name
 ├── StepInDoubt             an operation continued after a step whose outcome is unknown
 ├── UnknownOperation        this process has no operation of that name
 ├── KeyReused               the key was first used with a different payload
@@ -24,9 +25,12 @@ IdempotencyError
 └── NotExecuted             raised by your code: nothing happened, the key may be used again
 """
 
+from django_idempotency.core.links import docs_url
+
 __all__ = [
     "AlreadyFinished",
     "ChangedDefinition",
+    "DuplicateStep",
     "EndedWithoutResult",
     "IdempotencyError",
     "InsideTransaction",
@@ -57,6 +61,8 @@ class IdempotencyError(Exception):
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message or _doc(type(self)))
+        kind = next(each for each in type(self).__mro__ if each.__module__ == __name__)
+        self.add_note(f"See {docs_url('reference/errors', kind.__name__)}")  # shown below the traceback
 
 
 def _doc(kind: type[Exception]) -> str:
@@ -152,6 +158,10 @@ class ChangedDefinition(IdempotencyError):
 
     Deploy the code that the record was started with, or settle the record by hand.
     """
+
+
+class DuplicateStep(IdempotencyError):
+    """An operation has two steps of one name. Give each step its own, and each turn of a loop too: f"page_{number}"."""
 
 
 class StepInDoubt(IdempotencyError):

@@ -28,6 +28,7 @@ from django_idempotency.core.keys import fit_to_column
 from django_idempotency.core.policy import Mode, Policy, Transaction
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import LostLease
+from django_idempotency.core.validation import dump_json, suggest
 from django_idempotency.exceptions import (
     EndedWithoutResult,
     KeyExpired,
@@ -117,9 +118,8 @@ def once_per(
 
 def _check_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of the policy; raise before anything is claimed if one is wrong."""
-    unknown = sorted(set(arguments) - _ARGUMENTS)
-    if unknown:
-        raise TypeError(f"once takes no {', '.join(unknown)}; of a policy it takes {', '.join(sorted(_ARGUMENTS))}.")
+    for name in sorted(set(arguments) - _ARGUMENTS):
+        raise TypeError(f"once takes no {name}; {suggest(name, sorted(_ARGUMENTS))}")
     if arguments.get("on_lost_lease") == LostLease.RESUME:
         raise ValueError(
             "on_lost_lease='resume' is for operations, which have recovery points; use on_lost_lease='restart'."
@@ -143,18 +143,18 @@ def _once(scope: str, key: str, payload: Any, run: _Run, policy: Policy) -> Any:
 
 def _call(scope: str, key: str, payload: Any, policy: Policy) -> Call:
     operation = policy.operation or fit_to_column("scope", scope)
-    body = payload if isinstance(payload, bytes) else _dump(payload, sort_keys=True)
+    body = payload if isinstance(payload, bytes) else _dump("The payload of `once`", payload, sort_keys=True)
     parts = RequestParts("", operation, "", _JSON, body)
     # A scope may name a customer, and there may be one for each: neither belongs into a metric.
     return Call.outside_http("once", scope, key, operation, parts, policy, label=policy.operation or "once")
 
 
-def _dump(value: Any, *, sort_keys: bool = False) -> bytes:
-    return json.dumps(value, cls=DjangoJSONEncoder, sort_keys=sort_keys, allow_nan=False).encode()
+def _dump(what: str, value: Any, *, sort_keys: bool = False) -> bytes:
+    return dump_json(what, value, cls=DjangoJSONEncoder, sort_keys=sort_keys).encode()
 
 
 def _to_reply(result: Any) -> Reply:
-    return Reply(200, (("Content-Type", _JSON),), _dump(result))
+    return Reply(200, (("Content-Type", _JSON),), _dump("The result of the work of `once`", result))
 
 
 def _pair(reply: Reply) -> tuple[Reply, Reply]:

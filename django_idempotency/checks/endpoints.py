@@ -85,7 +85,8 @@ def _not_a_handler(endpoint: Endpoint) -> Iterator[CheckMessage]:
             why, hint = "a decorator above it hides it", "Give every decorator above it functools.wraps."
         elif name.startswith("perform_") if endpoint.is_view_set else name not in handlers:
             why = "it is not the method that answers a request"
-            hint = f"Decorate one of {', '.join(sorted(handlers))}, or put the policy into `idempotency`."
+            names = " or ".join(sorted(handlers - {"options", "head"}))
+            hint = f"Decorate {names}, or put the policy into `idempotency`."
         else:
             continue
         message = f"/{endpoint.route}: @idempotent on {endpoint.view.__name__}.{name} has no effect, because {why}."

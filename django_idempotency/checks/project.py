@@ -1,7 +1,6 @@
 """System checks of the settings, the database and foreign keys. Each message has a number and says what to do."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from math import inf
 from typing import Any, Final
 
@@ -12,6 +11,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.connection import ConnectionDoesNotExist
 
 from django_idempotency.conf import conf, entries, names, policy
+from django_idempotency.core.links import docs_url
+from django_idempotency.core.validation import suggest
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.store.deletion import pointers
 from django_idempotency.store.dialects import DIALECTS
@@ -37,8 +38,8 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
 def _unknown_entries(given: Mapping[str, Any]) -> Iterator[CheckMessage]:
     for name in given:
         if name not in names():
-            close = get_close_matches(name.upper(), names(), n=1, cutoff=0.5) if isinstance(name, str) else []
-            hint = f"Did you mean {close[0]!r}?" if close else f"Known entries: {', '.join(names())}."
+            known = suggest(name, names())
+            hint = f"{known[0].upper()}{known[1:]}"
             yield Error(f"IDEMPOTENCY has no entry {name!r}.", hint=hint, id="django_idempotency.E002")
 
 
@@ -50,7 +51,7 @@ def _wrong_values(given: Mapping[str, Any]) -> Iterator[CheckMessage]:
             except ValueError as error:
                 yield Error(
                     str(error),
-                    hint="See the reference of settings.",
+                    hint=f"Its values: {docs_url('reference/settings', name.lower().replace('_', '-'))}",
                     id="django_idempotency.E003",
                 )
 
@@ -62,7 +63,7 @@ def _impossible_policy() -> list[CheckMessage]:
         return [
             Error(
                 f"IDEMPOTENCY: {error}",
-                hint="See the reference of settings.",
+                hint="Entries are policy arguments in capitals. Change one of those that the message names.",
                 id="django_idempotency.E004",
             )
         ]

@@ -6,6 +6,8 @@ from typing import Any, Final
 from django.core.checks import CheckMessage, Tags, register
 from django.utils.module_loading import import_string
 
+from django_idempotency.core.links import docs_url
+
 CHECKS: Final = {
     "project.check_settings": Tags.security,
     "project.check_database": Tags.models,
@@ -22,6 +24,9 @@ CHECKS: Final = {
 def _import_when_run(name: str) -> Callable[..., list[CheckMessage]]:
     def check(**kwargs: Any) -> list[CheckMessage]:
         found: list[CheckMessage] = import_string(f"django_idempotency.checks.{name}")(**kwargs)
+        for message in found:
+            section = docs_url("reference/checks", str(message.id).removeprefix("django_idempotency.").lower())
+            message.hint = f"{message.hint} See {section}"
         return found
 
     return check

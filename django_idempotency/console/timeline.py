@@ -31,6 +31,7 @@ KINDS: Final[dict[str, tuple[Text, str]]] = {  # of events: title and tone
     Kind.NOT_EXECUTED: (gettext_lazy("Settled: it did not happen"), "good"),
     Kind.CONFIRMED_TOO_LATE: (gettext_lazy("It happened after all, but the record had ended as failed"), "bad"),
     Kind.DEAD_LETTER: (gettext_lazy("Reconciliation gave up"), "bad"),
+    Kind.MISMATCH: (gettext_lazy("The key was sent with a different request"), "bad"),
     Kind.DENIED: (gettext_lazy("A webhook reported that it did not happen"), "doubt"),
     **{each.trace.kind: (each.trace.title, each.trace.tone) for each in ACTIONS if each.trace is not None},
 }

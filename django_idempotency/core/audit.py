@@ -26,6 +26,7 @@ class Kind(StrEnum):
     REQUEUED = "requeued", "D3"
     EXPIRED = "expired", "T18"
     ASKED = "asked", ""
+    MISMATCH = "mismatch", ""
 
     def __new__(cls, value: str, cite: str) -> "Kind":
         member = str.__new__(cls, value)

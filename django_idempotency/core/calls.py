@@ -1,20 +1,27 @@
 """A request under one key, and the id of its record."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from hashlib import sha256
+from typing import Final
 from uuid import UUID
 
 from django_idempotency.core.fingerprint import (
     RequestParts,
     is_fingerprint_of,
     is_same_fingerprint,
+    list_differing_parts,
     require_readable,
     seal,
 )
 from django_idempotency.core.keys import fit_to_column
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.refs import NAMESPACE_LENGTH, Ref
+
+ANONYMOUS: Final = "anonymous"  # the principal of all callers without credentials, where the policy lets them share
+COMPARED: Final = ("method", "path", "query", "content_type", "headers", "body")  # in which requests may differ
+LONGEST_STORED: Final = 255  # of a path or an operation
 
 
 def make_record_id(scope: str, key: str) -> UUID:
@@ -82,3 +89,28 @@ class Call:
             require_readable(stored, self.policy.fingerprint)
             return False
         return is_fingerprint_of(stored, self.parts, self.policy.fingerprint)
+
+    @property
+    def title(self) -> str:
+        """Return the operation and where the request was sent, for logs. A path that may hold the key is left out."""
+        name = self.label or self.operation or "an operation"
+        if not self.path or self.policy.key_source is not None:
+            return name
+        return f"{name} ({self.method} {self.path.encode('unicode_escape').decode()})"
+
+    @property
+    def has_one_principal(self) -> bool:
+        """False if callers without credentials share the scope: one must not learn how another's request differs."""
+        return self.principal != ANONYMOUS
+
+    def list_differences(self, stored: str, target: Sequence[str]) -> tuple[str, ...]:
+        """Return the parts that differ from the request that a record was claimed for; empty if none is known.
+
+        `target` are those of method, path and operation. The body is named only if nothing else differs, because no
+        digest of the body alone is stored.
+        """
+        rule = self.policy.fingerprint
+        parts = list_differing_parts(stored, self.fingerprint, rule, self.parts)
+        if parts == [] and not target and rule.compares_body and len(self.path) < LONGEST_STORED:
+            return ("body",)
+        return (*target, *(parts or ()))

@@ -5,7 +5,8 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from django_idempotency.core.validation import require_namespace, require_plain_function
+from django_idempotency.core.fingerprint import check_secrets
+from django_idempotency.core.validation import describe_choice, require_namespace, require_plain_function
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -58,7 +59,7 @@ def to_one_of(kind: type[E]) -> Callable[[Any], E]:
 
     def convert(value: Any) -> E:
         if value not in list(kind):
-            raise ValueError(f"must be one of {', '.join(repr(each.value) for each in kind)}; it is {value!r}.")
+            raise ValueError(describe_choice(kind, value))
         return kind(value)
 
     return convert
@@ -69,7 +70,7 @@ def to_secrets(value: Any) -> Mapping[str, bytes]:
     pairs = value.items() if isinstance(value, Mapping) else [(None, None)]
     if not all(isinstance(name, str) and isinstance(secret, bytes) for name, secret in pairs):
         raise TypeError("must map ids (text) to secrets (bytes); new fingerprints use the first.")
-    return dict(pairs)
+    return check_secrets(value)
 
 
 def to_namespace(value: Any) -> str | Callable[[], str] | None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from math import ceil
+from typing import Final
 from uuid import UUID
 
 from django_idempotency.core.calls import Call
@@ -10,6 +11,9 @@ from django_idempotency.core.refs import Ref
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import LostLease, Status
 from django_idempotency.exceptions import UnreadableFingerprint
+
+SHORTEST_CHECK: Final = 10  # seconds after which an unknown outcome is worth asking for again; a check may be due now
+LONGEST_CHECK: Final = 3600  # a webhook or an operator may be faster than the reconciler
 
 
 def is_settled(status: Status, grace_left: float | None) -> bool:
@@ -33,6 +37,7 @@ class Record:
     namespace: str = ""  # in which its downstream keys are derived
     on_lost_lease: LostLease = LostLease.UNKNOWN
     lease_left: float | None = None
+    check_in: float | None = None  # until the reconciler's next check of an unknown outcome
     grace_left: float | None = None
     expires_in: float | None = None
     ran_ago: float | None = None  # since its last attempt began
@@ -137,6 +142,7 @@ class Mismatch:
     """Report that the key belongs to a different request."""
 
     record: Record
+    differs_in: tuple[str, ...] = ()  # the parts that differ, as far as they are known
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +210,19 @@ def _decide_retry(record: Record, policy: Policy) -> TooEarly | Restart | Exhaus
 def seconds_to_pause(record: Record, policy: Policy) -> float:
     """Return how long a retry has to wait before it may run and counts."""
     return 0.0 if record.ran_ago is None else policy.pause_after(record.attempts) - record.ran_ago
+
+
+def seconds_to_outcome(record: Record | None, policy: Policy) -> int:
+    """Return the Retry-After of an unknown outcome: until the reconciler's next check, or until a retry takes over.
+
+    A dead letter waits for a person.
+    """
+    if record is None or record.check_in is None:
+        dead = record is not None and record.status is Status.DEAD_LETTER
+        return LONGEST_CHECK if dead else SHORTEST_CHECK
+    if record.resumable and not record.deferred:
+        return max(1, ceil(seconds_to_pause(record, policy)))
+    return min(max(SHORTEST_CHECK, ceil(record.check_in)), LONGEST_CHECK)
 
 
 def _retry_after(record: Record, policy: Policy) -> int:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from hashlib import sha256
 from hmac import compare_digest
 from hmac import new as new_hmac
+from itertools import chain
 from struct import Struct
 from typing import Any, Final, TypeAlias
 
@@ -19,9 +20,18 @@ from django_idempotency.exceptions import UnreadableFingerprint
 URLENCODED: Final = "application/x-www-form-urlencoded"
 DEFAULT_CANONICAL_LIMIT: Final = 65536
 
-_VERSION: Final = "v2"
-_DIGEST: Final = r"[\w-]{22})(?:[\w-]{21})?"  # version 1 kept all 43 characters
-_STORED: Final = re.compile(rf"v[12]:(?P<secret_id>[\w-]{{0,16}}):(?P<raw>{_DIGEST}:(?:(?P<canonical>{_DIGEST})?", re.A)
+_VERSION: Final = "v3"
+_KEPT: Final = r"[\w-]{22}"  # characters of a digest, which are 132 bits; version 1 kept all 43
+_STORED: Final = re.compile(
+    rf"v3:(?P<secret_id>[\w-]{{0,16}}):(?P<raw>{_KEPT})(?P<canonical>{_KEPT})?(?P<parts>[\w-]{{4}}|[\w-]{{6}})?", re.A
+)
+_OLDER: Final = re.compile(
+    rf"v[12]:(?P<secret_id>[\w-]{{0,16}}):(?P<raw>{_KEPT})(?:[\w-]{{21}})?:"
+    rf"(?:(?P<canonical>{_KEPT})(?:[\w-]{{21}})?)?(?P<parts>)",
+    re.A,
+)
+_PART_DIGEST: Final = 2  # characters, which are 12 bits
+_PARTS: Final = ("query", "content_type", "headers")  # in the order of their digests; the last one may be missing
 _SECRET_ID: Final = re.compile(r"[\w-]{1,16}", re.ASCII)
 _JSON_TYPE: Final = re.compile(r"application/json|[^/]+/[^/]+\+json")
 _CHARSET: Final = re.compile(r';\s*charset\s*=\s*"?([^\s;"]*)', re.IGNORECASE)
@@ -77,7 +87,7 @@ class FingerprintRule:
         object.__setattr__(self, "headers", lower_header_names("headers", self.headers))
         object.__setattr__(self, "fields", None if self.fields is None else _check_fields("fields", self.fields))
         object.__setattr__(self, "ignored", _check_fields("ignored", self.ignored) if self.ignored else ())
-        object.__setattr__(self, "secrets", _check_secrets(self.secrets))
+        object.__setattr__(self, "secrets", check_secrets(self.secrets))
         if self.canonical_limit is not None and self.canonical_limit < 0:
             raise ValueError(f"canonical_limit must be at least 0, or None; it is {self.canonical_limit!r}.")
         if self.secret_id is not None and self.secret_id not in self.secrets:
@@ -101,7 +111,7 @@ class FingerprintRule:
 
 
 def seal(request: RequestParts, rule: FingerprintRule) -> str:
-    """Return the text to store: version, secret id, raw digest and, if the body has one, canonical digest.
+    """Return the text to store: version, secret id, raw digest, canonical digest if the body has one, and parts.
 
     Each digest keeps 132 bits. Finding a second request with the digest of a given one takes 2^132 tries. A client that
     may choose both needs 2^66, and gains nothing: the second request is not run and gets the first one's response.
@@ -109,12 +119,13 @@ def seal(request: RequestParts, rule: FingerprintRule) -> str:
     secret = None if rule.secret_id is None else rule.secrets[rule.secret_id]
     compared = _Compared(request, rule, secret)
     raw, canonical = compared.as_sent(), compared.in_canonical_form()
-    return ":".join((_VERSION, rule.secret_id or "", raw, canonical or ""))
+    return f"{_VERSION}:{rule.secret_id or ''}:{raw}{canonical or ''}{compared.by_part()}"
 
 
 def is_same_fingerprint(stored: str, fresh: str) -> bool:
     """True if both texts have one version and secret id and describe the same request; False for any other two."""
-    one, other = _STORED.fullmatch(stored), _STORED.fullmatch(fresh)
+    one = _STORED.fullmatch(stored) or _OLDER.fullmatch(stored)
+    other = _STORED.fullmatch(fresh) or _OLDER.fullmatch(fresh)
     if one is None or other is None or one["secret_id"] != other["secret_id"]:
         return False
     if compare_digest(one["raw"], other["raw"]):
@@ -132,12 +143,30 @@ def is_fingerprint_of(stored: str, request: RequestParts, rule: FingerprintRule)
     return canonical is not None and compare_digest(found["canonical"], canonical)
 
 
+def list_differing_parts(
+    stored: str, fresh: str, rule: FingerprintRule, request: RequestParts | None
+) -> list[str] | None:
+    """Return which of query, content type and headers differ; None if the stored text has no digests of them.
+
+    There is no digest of the body alone, which would make it easier to guess: it differs if nothing else does.
+    `request` is needed if the stored text was made with an older secret.
+    """
+    one, other = require_readable(stored, rule), require_readable(fresh, rule)
+    parts = other["parts"]
+    if one["secret_id"] != other["secret_id"]:
+        parts = request and _Compared(request, rule, rule.secrets.get(one["secret_id"])).by_part()
+    if not one["parts"] or not parts:
+        return None
+    places = [slice(place * _PART_DIGEST, (place + 1) * _PART_DIGEST) for place in range(len(_PARTS))]
+    return [name for name, place in zip(_PARTS, places, strict=True) if one["parts"][place] != parts[place]]
+
+
 def require_readable(stored: str, rule: FingerprintRule) -> re.Match[str]:
     """Raise UnreadableFingerprint if the stored text cannot be compared: later code may have written it.
 
     The answer "another request" would make the client take a new key, and the effect could happen twice.
     """
-    found = _STORED.fullmatch(stored)
+    found = _STORED.fullmatch(stored) or _OLDER.fullmatch(stored)
     if found is None:
         raise UnreadableFingerprint
     if found["secret_id"] and found["secret_id"] not in rule.secrets:
@@ -166,15 +195,18 @@ class _Compared:
     def __init__(self, request: RequestParts, rule: FingerprintRule, secret: bytes | None) -> None:
         self._request = request
         self._rule = rule
-        self._head: Any = sha256() if secret is None else new_hmac(secret, digestmod=sha256)
-        self._head.update(b"".join(_serialize(_head(request, rule))))
+        self._start: Any = sha256() if secret is None else new_hmac(secret, digestmod=sha256)
+        self._pieces = _head(request, rule)
+        self._head = self._start.copy()
+        self._head.update(b"".join(_serialize(self._pieces)))
         self._parts: list[Piece] | None = None
-        if rule.compares_body and request.parts is not None:
+        self._compares_body = rule.compares_body
+        if self._compares_body and request.parts is not None:
             self._parts = [_describe_part(part) for part in request.parts]
 
     def as_sent(self) -> str:
         """Return the digest with the body byte for byte, or with the parts of a multipart body in their order."""
-        if not self._rule.compares_body:
+        if not self._compares_body:
             return self._digest([])
         if self._parts is not None:
             return self._digest((b"part", *part) for part in self._parts)
@@ -182,9 +214,22 @@ class _Compared:
 
     def in_canonical_form(self) -> str | None:
         """Return the digest with the body by its meaning; None if only its bytes can be compared."""
-        rule, body = self._rule, self._canonical_body() if self._rule.compares_body else []
+        rule, body = self._rule, self._canonical_body() if self._compares_body else []
         ignored: list[Piece] = [(b"ignored", *map(encode, rule.ignored))] if rule.ignored else []
         return self._digest([(b"fields", *map(encode, rule.fields or ())), *ignored, *body]) if body else None
+
+    def by_part(self) -> str:
+        """Return a short digest of the query, of the content type and, if headers are compared, of these."""
+        if self._rule.custom is not None:
+            return ""
+        content_type = 3 + len(self._rule.headers)  # after method, path, query and headers
+        groups = [self._pieces[2:3], self._pieces[content_type:], self._pieces[3:content_type]]
+        parts = ""
+        for pieces in groups if self._rule.headers else groups[:2]:
+            hashed = self._start.copy()
+            hashed.update(b"\0".join(chain.from_iterable(pieces)))
+            parts += urlsafe_b64encode(hashed.digest())[:_PART_DIGEST].decode("ascii")
+        return parts
 
     def _digest(self, pieces: Iterable[Piece]) -> str:
         hashed = self._head.copy()
@@ -262,7 +307,8 @@ def _check_fields(argument: str, names: Iterable[str]) -> tuple[str, ...]:
     return fields
 
 
-def _check_secrets(secrets: Mapping[str, bytes]) -> dict[str, bytes]:
+def check_secrets(secrets: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return a copy of secrets by id; raise ValueError if an id or a secret cannot be used."""
     for secret_id, secret in secrets.items():
         if not _SECRET_ID.fullmatch(secret_id):
             raise ValueError(f"secrets: an id has 1 to 16 letters, digits, '_' or '-'; this one is {secret_id!r}.")

@@ -1,9 +1,11 @@
 """The error responses of the idempotency layer: codes, texts and rendering."""
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from django_idempotency.core.links import docs_url
 from django_idempotency.core.profiles import Profile, Shape
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import (
@@ -143,6 +145,12 @@ def explain_missing_key(profile: Profile, strict: bool, *lookalikes: str) -> str
     return f"{MISSING_KEY.detail} For example: `{profile.header}: {key}`.{sent}"
 
 
+def explain_mismatch(settled: bool, differs_in: Sequence[str]) -> str:
+    """Return the detail of MISMATCH, with the parts in which the two requests differ."""
+    named = f" The requests differ in: {', '.join(differs_in).replace('_', ' ')}." if differs_in else ""
+    return (MISMATCH.detail if settled else NOT_SETTLED) + named
+
+
 def choose_code(profile: Profile, problem: Problem) -> str:
     """Return the code that a client of this profile gets. The rules page and the exceptions have the stable one."""
     usual = problem.stripe_code if profile.shape is Shape.STRIPE else ""
@@ -150,8 +158,22 @@ def choose_code(profile: Profile, problem: Problem) -> str:
 
 
 def find_rules(profile: Profile, problem: Problem, page: str) -> str:
-    """Return the address that explains a problem: the profile's own, or else its section of the rules page, if any."""
-    return profile.documentation or (page and f"{page}#{problem.code}")
+    """Return the project's address that explains a problem: a section of the profile's page or of the rules page.
+
+    Empty if the project has neither.
+    """
+    address = profile.documentation or page
+    return f"{address}#{problem.code}" if address and "#" not in address else address
+
+
+def find_type(profile: Profile, problem: Problem, page: str) -> str:
+    """Return the `type` of a problem: each code has its own, which leads to an explanation."""
+    return find_rules(profile, problem, page) or docs_url("reference/errors", problem.code)
+
+
+def dump(members: Mapping[str, Any]) -> str:
+    """Return members as JSON, spaced as Django REST framework does."""
+    return json.dumps(members, separators=(",", ":"))
 
 
 def build_members(
@@ -162,7 +184,7 @@ def build_members(
     if profile.shape is Shape.STRIPE:
         return {"error": {"type": problem.stripe_type, "code": choose_code(profile, problem), "message": text}}
     full = {
-        "type": find_rules(profile, problem, page) or "about:blank",
+        "type": find_type(profile, problem, page),
         "title": problem.title,
         "status": status,
         "detail": text,
@@ -190,5 +212,5 @@ def build_link(profile: Profile, problem: Problem, page: str = "", outcome: str 
 def render(profile: Profile, problem: Problem, status: int, detail: str = "", **members: Any) -> Reply:
     """Return the error response as it is sent."""
     headers = {"Content-Type": choose_media_type(profile), **build_link(profile, problem)}
-    body = json.dumps(build_members(profile, problem, status, detail, **members)).encode()
+    body = dump(build_members(profile, problem, status, detail, **members)).encode()
     return Reply(status=status, headers=tuple(headers.items()), body=body)

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from django_idempotency.exceptions import ChangedDefinition
+from django_idempotency.core.validation import dump_json
+from django_idempotency.exceptions import ChangedDefinition, DuplicateStep
 
 
 class StepState(StrEnum):
@@ -43,15 +44,18 @@ class Progress:
         steps = [[step.name, step.state.value, step.result] for step in self.steps]
         extent = {} if self.extent is None else {"extent": self.extent}
         data = {"version": self.version, "steps": steps, **extent}
-        return json.dumps(data, separators=(",", ":"), allow_nan=False)
+        try:
+            return json.dumps(data, separators=(",", ":"), allow_nan=False)
+        except (TypeError, ValueError):
+            for step in self.steps:
+                dump_json(f"The result of the step {step.name!r}", step.result)
+            raise
 
     def find(self, position: int, name: str) -> Step | None:
-        """Return the step at this position, None if it is not reached; ChangedDefinition if another step is there."""
+        """Return the step at this position, None if it is not reached. Raise an error if another step is there."""
         if position >= len(self.steps):
             if any(step.name == name for step in self.steps):
-                raise ChangedDefinition(
-                    f"The step {name!r} occurs twice: give each iteration of a loop its own step name."
-                )
+                raise DuplicateStep(f"The step {name!r} occurs twice. Give each turn of a loop its own step name.")
             return None
         recorded = self.steps[position]
         if recorded.name != name:

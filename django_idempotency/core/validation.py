@@ -1,7 +1,8 @@
 """Check the arguments of policies and profiles where they are written, not at the first request."""
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from difflib import get_close_matches
 from enum import StrEnum
@@ -28,6 +29,23 @@ CODES: Final = (  # of the problems in core/problems.py
 )
 
 
+# What other software calls the same thing.
+_OTHER_NAMES: Final = {
+    "ttl": "retention", "expires": "retention", "expiration": "retention", "timeout": "lease", "lock_timeout": "lease",
+    "header": "profile", "optional": "required", "enforce": "required", "name": "operation",
+}  # fmt: skip
+
+
+def suggest(name: Any, known: Collection[str]) -> str:
+    """Return the end of a message about an unknown name: the one that may be meant, or all of them."""
+    names = {each.lower(): each for each in known}
+    wanted = name.lower() if isinstance(name, str) else ""
+    close = get_close_matches(wanted, names, n=1, cutoff=0.5) or [_OTHER_NAMES.get(wanted, "")]
+    if close[0] in names:
+        return f"did you mean {names[close[0]]!r}?"
+    return f"it must be one of {', '.join(known)}."
+
+
 class ArgumentType(NamedTuple):
     """What values an argument takes, and how a message describes them."""
 
@@ -38,7 +56,9 @@ class ArgumentType(NamedTuple):
 def require_type(name: str, value: Any, expected: ArgumentType) -> None:
     """Raise TypeError if the argument does not take this value."""
     if not expected.accepts(value):
-        raise TypeError(f"{name} must be {expected.description}; it is {value!r}.")
+        seconds = expected.accepts(timedelta(0)) and isinstance(value, int | float)
+        instead = f" Write timedelta(seconds={value!r})." if seconds else ""
+        raise TypeError(f"{name} must be {expected.description}; it is {value!r}.{instead}")
 
 
 def require_whole_seconds(name: str, value: timedelta) -> None:
@@ -72,13 +92,20 @@ def require_plain_function(value: Callable[[], str]) -> Callable[[], str]:
     return value
 
 
+def describe_choice(choices: Iterable[str], value: Any) -> str:
+    """Return the end of a message about a value that is none of these: it may be a misspelt one."""
+    known = [str(each) for each in choices]
+    close = get_close_matches(str(value).lower(), known, n=1)
+    meant = f"; did you mean {close[0]!r}?" if close else "."
+    return f"must be one of {', '.join(map(repr, known))}; it is {value!r}{meant}"
+
+
 def to_member(name: str, kind: type[StrEnum], value: str) -> StrEnum:
     """Return the member with this value; raise ValueError with all values if there is none."""
     try:
         return kind(value)
     except ValueError:
-        known = ", ".join(repr(each.value) for each in kind)
-        raise ValueError(f"{name} must be one of {known}; it is {value!r}.") from None
+        raise ValueError(f"{name} {describe_choice(kind, value)}") from None
 
 
 def instance_of(kind: type, description: str) -> ArgumentType:
@@ -132,12 +159,30 @@ def require_codes(codes: Mapping[str, str]) -> dict[str, str]:
     """Return a copy of a profile's own codes; raise ValueError if a name is unknown or a value is no text."""
     for name, code in codes.items():
         if name not in CODES:
-            close = get_close_matches(str(name), CODES, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"the codes are {', '.join(CODES)}."
-            raise ValueError(f"codes has no name {name!r}; {hint}")
+            raise ValueError(f"codes has no name {name!r}; {suggest(name, CODES)}")
         if not isinstance(code, str) or not code:
             raise ValueError(f"codes[{name!r}] must be a text that is not empty; it is {code!r}.")
     return dict(codes)
+
+
+def dump_json(what: str, value: Any, **options: Any) -> str:
+    """Return a value as JSON; raise the error of `json` with what it was that could not be written."""
+    try:
+        return json.dumps(value, allow_nan=False, **options)
+    except TypeError as error:
+        raise TypeError(f"{what} must be JSON: {error}.") from error
+    except ValueError as error:
+        raise ValueError(f"{what} must be JSON: {error}.") from error
+
+
+def dump_named(what: str, values: Mapping[str, Any]) -> str:
+    """Return named values as JSON; the error names the one that could not be written, such as an argument."""
+    try:
+        return json.dumps(values, allow_nan=False)
+    except (TypeError, ValueError):
+        for name, value in values.items():
+            dump_json(what.format(name), value)
+        raise
 
 
 def discard_awaitable(value: Any) -> bool:

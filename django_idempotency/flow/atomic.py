@@ -66,9 +66,7 @@ def run_atomic(call: Call, work: Callable[[Attempt], tuple[T, Reply]], using: st
             raise _name_failure(error, completion) from error
     else:
         raise StoreUnavailable("The key changes hands faster than it can be claimed; send the same request again.")
-    if isinstance(outcome, Answer):
-        tell(outcome, call, using)
-    return outcome
+    return tell(outcome, call, using) if isinstance(outcome, Answer) else outcome
 
 
 def peek_alone(call: Call, using: str) -> Answer | None:

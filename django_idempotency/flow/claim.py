@@ -29,13 +29,15 @@ from django_idempotency.core.decisions import (
     TooEarly,
     decide,
 )
+from django_idempotency.core.links import docs_url
 from django_idempotency.core.problems import EXHAUSTED, render
 from django_idempotency.core.refs import Ref
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.flow.attempt import Attempt, Lease, digest_of_namespace
+from django_idempotency.flow.mismatches import note_mismatch
 from django_idempotency.flow.registry import knows
-from django_idempotency.signals import announce, logger, security
+from django_idempotency.signals import announce, logger
 from django_idempotency.store import claims, events, jobs, limits, operations, records
 from django_idempotency.store.records import alias
 
@@ -68,9 +70,7 @@ def begin(call: Call, using: str | None = None) -> Attempt | Answer:
         raise
     finally:
         publish(news)
-    if not isinstance(outcome, Attempt):
-        tell(outcome, call, using)
-    return outcome
+    return outcome if isinstance(outcome, Attempt) else tell(outcome, call, using)
 
 
 def peek(call: Call, using: str | None = None) -> Answer | None:
@@ -128,11 +128,11 @@ def carry_out(decision: Move, call: Call, token: UUID, using: str, news: Announc
         case TakeOver(record):
             won, signal = _take_over(record, call, token, using), signals.taken_over
             if won and record.status is Status.IN_PROGRESS:
-                news.append(partial(_warn_of_lapse, record.id))
+                news.append(partial(_warn_of_lapse, record.id, call.title))
         case Lapse(record):
             ref = record.ref(using)
             if _lapse(ref):
-                news.append(partial(_tell_lapse, ref))
+                news.append(partial(_tell_lapse, ref, call.title))
             return False
         case Exhaust(record):
             reply = render(call.policy.profile, EXHAUSTED, 500, safe_new_key=True)
@@ -155,7 +155,7 @@ def lapse(ref: Ref) -> bool:
     """Make the outcome of an expired lease unknown (T6). The sweeper logs a line for many, and each below INFO."""
     done = _lapse(ref)
     if done:
-        _tell_lapse(ref, logging.DEBUG)
+        _tell_lapse(ref, level=logging.DEBUG)
     return done
 
 
@@ -163,12 +163,13 @@ def _lapse(ref: Ref) -> bool:
     return events.audit(partial(jobs.mark_lapsed, ref), ref, Kind.LEASE_EXPIRED)
 
 
-def _warn_of_lapse(record: UUID, level: int = logging.WARNING) -> None:
-    logger.log(level, "The lease of idempotency record %s expired: its worker crashed or took too long.", record)
+def _warn_of_lapse(record: UUID, title: str, level: int = logging.WARNING) -> None:
+    text = "The lease of %s expired: its worker crashed or took too long. Idempotency record %s. See %s"
+    logger.log(level, text, title, record, docs_url("how-to/runbooks", "idempotencyleasesexpire"))
 
 
-def _tell_lapse(ref: Ref, level: int = logging.WARNING) -> None:
-    _warn_of_lapse(ref.id, level)
+def _tell_lapse(ref: Ref, title: str = "an operation", level: int = logging.WARNING) -> None:
+    _warn_of_lapse(ref.id, title, level)
     announce(signals.lease_lapsed, record=ref.id, using=ref.using)
 
 
@@ -189,13 +190,9 @@ _SIGNALS: Final = {
 }
 
 
-def tell(answer: Answer, call: Call, using: str) -> None:
-    """Send the signal of an answer, and report a key that was sent with a different request."""
+def tell(answer: Answer, call: Call, using: str) -> Answer:
+    """Send the signal of an answer, and return the answer: of a mismatch with what is found out about it."""
     if isinstance(answer, Mismatch):
-        security.warning(
-            "An idempotency key was sent with a different request: record %s, operation %r, principal %r.",
-            call.id,
-            call.operation,
-            call.principal,
-        )
+        answer = note_mismatch(answer, call, using)
     announce(_SIGNALS[type(answer)], call=call, using=using)
+    return answer

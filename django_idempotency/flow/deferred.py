@@ -5,7 +5,6 @@ late or twice finds nothing to do.
 """
 
 import inspect
-import json
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final, TypeAlias
@@ -122,6 +121,4 @@ def _claim_again(record: Record, call: Call, token: Any, using: str) -> bool:
 def describe_work(wanted: Operation, arguments: Mapping[str, Any]) -> StoredOperation:
     """Return the work as the record stores it. Arguments that do not fit are an error here, not in the worker."""
     inspect.signature(wanted.function).bind(None, **arguments)
-    return StoredOperation(
-        wanted.name, json.dumps(arguments, allow_nan=False), Progress(wanted.version).dump(), steps_done=0
-    )
+    return StoredOperation(wanted.name, wanted.dump_arguments(arguments), Progress(wanted.version).dump(), steps_done=0)

@@ -10,6 +10,7 @@ from django.db import Error
 from django_idempotency import signals
 from django_idempotency.core.audit import Kind
 from django_idempotency.core.decisions import Record
+from django_idempotency.core.links import docs_url
 from django_idempotency.core.policy import OnError, Policy
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
@@ -152,8 +153,11 @@ def read_back(attempt: Attempt, uncertain: Uncertain, holds: Callable[[Attempt, 
 def tell_fence_lost(attempt: Attempt) -> None:
     """Report that another attempt owns the record now."""
     logger.error(
-        "An attempt of idempotency record %s lost its lease: its writes were rolled back. Is the lease too short?",
+        "An attempt of %s lost its lease of %s: its writes were rolled back. Idempotency record %s. See %s",
+        attempt.call.title,
+        attempt.call.policy.lease,
         attempt.call.id,
+        docs_url("how-to/runbooks", "idempotencyleaselost"),
     )
     announce(signals.fence_lost, call=attempt.call, using=attempt.using)
 
@@ -217,11 +221,17 @@ def _mark_doubt(attempt: Attempt, code: str) -> bool:
     with limits.limited(attempt.using, attempt.limit):
         done = events.audit(change, attempt.ref, Kind.IN_DOUBT, reason=code)
     if done:
-        logger.warning("The outcome of idempotency record %s is unknown: %s.", attempt.call.id, code)
+        call, page = attempt.call, docs_url("how-to/admin", "something-is-red-where-to-begin")
+        logger.warning(
+            "The outcome of %s is unknown: %s. Idempotency record %s. See %s", call.title, code, call.id, page
+        )
         announce(signals.doubted, call=attempt.call, code=code, using=attempt.using)
     return done
 
 
 def _leave_to_the_sweeper(attempt: Attempt) -> None:
     limits.drop_broken(attempt.using)
-    logger.exception("The end of idempotency record %s could not be stored; its lease expires.", attempt.call.id)
+    call = attempt.call
+    logger.exception(
+        "The end of %s could not be stored; its lease expires. Idempotency record %s.", call.title, call.id
+    )

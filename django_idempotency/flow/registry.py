@@ -1,6 +1,6 @@
 """The operations and the reconcilers that this process knows."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from django_idempotency.core.progress import Progress
 from django_idempotency.core.replies import Reply
-from django_idempotency.core.validation import require_whole_seconds
+from django_idempotency.core.validation import dump_named, require_whole_seconds
 from django_idempotency.exceptions import UnknownOperation
 from django_idempotency.flow.settle import DoubtfulStep, Verdict
 from django_idempotency.models import IdempotencyKey
@@ -31,6 +31,10 @@ class Operation:
     function: Callable[..., Reply]
     version: int = 1
     longest: timedelta = timedelta(hours=1)
+
+    def dump_arguments(self, arguments: Mapping[str, Any]) -> str:
+        """Return the arguments as the record stores them; the error names the one that is not JSON."""
+        return dump_named(f"The argument {{!r}} of the operation {self.name!r}", arguments)
 
 
 _OPERATIONS: Final[dict[str, Operation]] = {}

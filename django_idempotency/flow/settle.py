@@ -15,6 +15,7 @@ from django.dispatch import Signal
 from django_idempotency import signals
 from django_idempotency.conf import conf
 from django_idempotency.core.audit import Kind
+from django_idempotency.core.links import docs_url
 from django_idempotency.core.progress import Progress
 from django_idempotency.core.refs import Ref
 from django_idempotency.core.replies import Reply
@@ -187,7 +188,9 @@ def make_dead_letter(ref: Ref, token: UUID, cap: int, *, actor: str, reason: str
 
 def tell_dead_letter(ref: Ref, reason: str) -> Outcome:
     """Report a record that a person has to settle."""
-    logger.error("Idempotency record %s became a dead letter (%s): a person has to settle it.", ref.id, reason)
+    page = docs_url("how-to/runbooks", "idempotencydeadletters")
+    text = "Idempotency record %s became a dead letter (%s): a person has to settle it. See %s"
+    logger.error(text, ref.id, reason, page)
     announce(signals.dead_lettered, record=ref.id, using=ref.using)
     return Outcome.DEAD_LETTER
 

@@ -191,7 +191,7 @@ def run_steps(attempt: Attempt, function: Callable[..., Reply], arguments: dict[
     """Run an operation from the step after the last one that its record has a mark of."""
     wanted = operation_of(function)
     fresh = StoredOperation(
-        wanted.name, json.dumps(arguments, allow_nan=False), Progress(wanted.version).dump(), steps_done=0
+        wanted.name, wanted.dump_arguments(arguments), Progress(wanted.version).dump(), steps_done=0
     )
     with _StoreAtWork(attempt):
         begun = operations.begin_operation(attempt.ref, attempt.token, fresh)

@@ -191,7 +191,8 @@ def _stop(attempt: Attempt, error: Exception, tries: int) -> Outcome:
 
 def _fail(attempt: Attempt, error: Exception, tries: int) -> Outcome:
     """Leave the outcome unknown (T5), and let some time pass before the next try."""
-    logger.error("The operation of record %s failed.", attempt.call.id, exc_info=error)
+    call = attempt.call
+    logger.error("The operation %s failed. Idempotency record %s.", call.title, call.id, exc_info=error)
     doubt(attempt, type(error).__name__)
     try:
         with limits.limited(attempt.using, attempt.limit):

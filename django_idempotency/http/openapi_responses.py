@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any, Final, TypeAlias
 
 from django_idempotency.core import problems
+from django_idempotency.core.calls import COMPARED
 from django_idempotency.core.policy import AfterExpiry, Policy
 from django_idempotency.core.problems import Problem
 from django_idempotency.core.profiles import IETF, Profile, Shape
@@ -14,19 +15,20 @@ Schema: TypeAlias = dict[str, Any]
 Register: TypeAlias = Callable[[str, Schema], Schema]  # adds a component, and returns the reference to it
 
 _REFERENCE: Final = problems.EXAMPLE_KEY  # of a record; it is a UUID too
-_SAME_KEY: Final = {"safe_new_key": False, "operation_ref": _REFERENCE}
+_INSTANCE: Final = f"urn:uuid:{_REFERENCE}"
+_SAME_KEY: Final = {"safe_new_key": False, "operation_ref": _REFERENCE, "instance": _INSTANCE}
 _NEW_KEY: Final = {"safe_new_key": True}
 # The members that a problem has besides those of RFC 9457 and its code, with examples.
 _MEMBERS: Final[Mapping[Problem, Mapping[str, Any]]] = {
     problems.INVALID_KEY: {"reason": "too_short"},
-    problems.MISMATCH: _NEW_KEY,
+    problems.MISMATCH: {**_NEW_KEY, "operation_ref": _REFERENCE, "instance": _INSTANCE},
     problems.IN_FLIGHT: _SAME_KEY,
     problems.UNKNOWN: _SAME_KEY,
     problems.EXPIRED: _NEW_KEY,
     problems.ABANDONED: _NEW_KEY,
 }
 _ANY_OBJECT: Final = {"type": "object", "additionalProperties": True}
-_RETRIED: Final = {problems.IN_FLIGHT, problems.NOTHING_DONE, problems.UNAVAILABLE}
+_RETRIED: Final = {problems.IN_FLIGHT, problems.UNKNOWN, problems.NOTHING_DONE, problems.UNAVAILABLE}
 _OF_ONE_REQUEST: Final = {problems.IN_FLIGHT, problems.UNKNOWN}
 
 
@@ -104,6 +106,9 @@ def _component_of(profile: Profile, problem: Problem, body: Mapping[str, Any], r
     schema = {**_like(body, name, register), "description": problem.detail}
     if "safe_new_key" in body:  # then the reference is there as well, unless a new key is safe
         schema["properties"].setdefault("operation_ref", _text(example=_REFERENCE))
+        schema["properties"].setdefault("instance", _text(example=_INSTANCE))
+    if problem is problems.MISMATCH and profile.shape is Shape.PROBLEM:
+        schema["properties"]["differs_in"] = {"type": "array", "items": _text(enum=list(COMPARED))}
     return register(name, schema)
 
 

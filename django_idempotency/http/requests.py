@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.http.request import RawPostDataException
 
 from django_idempotency.conf import conf, user_model
-from django_idempotency.core.calls import Call
+from django_idempotency.core.calls import ANONYMOUS, Call
 from django_idempotency.core.canonical import drop_fields
 from django_idempotency.core.fingerprint import URLENCODED, RequestParts, seal
 from django_idempotency.core.keys import LONGEST, digest_text, fit_name, parse_key, unguessable
@@ -32,7 +32,6 @@ from django_idempotency.http.sessions import session_principal
 from django_idempotency.http.users import primary_key
 from django_idempotency.signals import logger
 
-ANONYMOUS: Final = "anonymous"
 UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
 
 

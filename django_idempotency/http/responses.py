@@ -1,17 +1,25 @@
 """The responses that the layer itself makes: replays, 202s and problems."""
 
-import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, Final
 
-from django.http import BadHeaderError, HttpResponse, JsonResponse
+from django.http import BadHeaderError, HttpResponse
 from django.urls import NoReverseMatch, reverse
 
 from django_idempotency.conf import conf
 from django_idempotency.core import problems
 from django_idempotency.core.calls import Call
-from django_idempotency.core.decisions import Gone, InDoubt, InFlight, Mismatch, Record, TooEarly
+from django_idempotency.core.decisions import (
+    Gone,
+    InDoubt,
+    InFlight,
+    Mismatch,
+    Record,
+    TooEarly,
+    seconds_to_outcome,
+)
 from django_idempotency.core.policy import Mode, Policy
 from django_idempotency.core.profiles import Profile
 from django_idempotency.core.replies import Reply, unfold
@@ -67,7 +75,8 @@ def accepted_response(call: Call, retry_after: int | None = None) -> HttpRespons
     wait = call.policy.retry_hint.total_seconds() if retry_after is None else retry_after
     headers = {"Cache-Control": "no-store", "Retry-After": str(max(1, ceil(wait)))}
     address = status_address(call)
-    return JsonResponse(body, status=202, headers=headers | ({"Location": address} if address else {}))
+    headers |= {"Content-Type": "application/json"} | ({"Location": address} if address else {})
+    return HttpResponse(problems.dump(body), status=202, headers=headers)
 
 
 def status_address(call: Call) -> str | None:
@@ -114,13 +123,16 @@ class ProblemDetails:
 
     def content(self, profile: Profile) -> dict[str, Any]:
         """Return the JSON of the response's body."""
-        return problems.build_members(profile, self.problem, self.status, self.detail, self.page, **self.members)
+        members = dict(self.members)
+        if "operation_ref" in members:
+            members["instance"] = self.outcome or f"urn:uuid:{members['operation_ref']}"
+        return problems.build_members(profile, self.problem, self.status, self.detail, self.page, **members)
 
 
 def problem_response(details: ProblemDetails, profile: Profile) -> HttpResponse:
     """Return problem details as a response in the profile's shape."""
     headers = {"Content-Type": problems.choose_media_type(profile), **problem_headers(details, profile)}
-    return HttpResponse(json.dumps(details.content(profile)), status=details.status, headers=headers)
+    return HttpResponse(problems.dump(details.content(profile)), status=details.status, headers=headers)
 
 
 def problem_headers(details: ProblemDetails, profile: Profile) -> dict[str, str]:
@@ -134,19 +146,27 @@ def problem_for(answer: Gone | InDoubt | InFlight | Mismatch | TooEarly, call: C
     """Return the problem that a decision stands for."""
     profile = call.policy.profile
     match answer:
-        case Mismatch(record):
-            detail = "" if record.settled else problems.NOT_SETTLED
-            return ProblemDetails(problems.MISMATCH, profile.mismatch, detail, members=new_key_advice(call, record))
+        case Mismatch(record, differs_in):
+            return mismatch_problem(call, record, differs_in if call.has_one_principal else ())
         case InFlight(_, retry_after):
             members, outcome = same_key_only(call), outcome_address(call)
             return ProblemDetails(problems.IN_FLIGHT, profile.in_flight, "", retry_after, members, outcome=outcome)
         case TooEarly(_, retry_after):
             return nothing_done_problem(call.policy, retry_after)
-        case InDoubt():
-            return unknown_problem(call)
+        case InDoubt(record):
+            return unknown_problem(call, record)
         case Gone(record):
             detail = "" if record.settled else problems.EXPIRED_IN_GRACE
             return ProblemDetails(problems.EXPIRED, profile.gone, detail, members=new_key_advice(call, record))
+
+
+def mismatch_problem(call: Call, record: Record, differs_in: Sequence[str]) -> ProblemDetails:
+    """Return the problem for a key that belongs to a different request."""
+    detail = problems.explain_mismatch(record.settled, differs_in)
+    members: dict[str, Any] = {"safe_new_key": record.settled, "operation_ref": str(call.id)}
+    if differs_in:
+        members["differs_in"] = list(differs_in)
+    return ProblemDetails(problems.MISMATCH, call.policy.profile.mismatch, detail, members=members)
 
 
 def new_key_advice(call: Call, record: Record) -> dict[str, Any]:
@@ -159,10 +179,11 @@ def same_key_only(call: Call) -> dict[str, Any]:
     return {"safe_new_key": False, "operation_ref": str(call.id)}
 
 
-def unknown_problem(call: Call) -> ProblemDetails:
-    """Return the problem for an outcome that is not known."""
+def unknown_problem(call: Call, record: Record | None = None) -> ProblemDetails:
+    """Return the problem for an outcome that is not known. Without a record it has just become unknown."""
+    wait, members = seconds_to_outcome(record, call.policy), same_key_only(call)
     return ProblemDetails(
-        problems.UNKNOWN, call.policy.profile.unknown, members=same_key_only(call), outcome=outcome_address(call)
+        problems.UNKNOWN, call.policy.profile.unknown, "", wait, members, outcome=outcome_address(call)
     )
 
 

@@ -145,14 +145,16 @@ def _sentences(policy: Policy) -> Iterator[tuple[str, str, problems.Problem | No
     )
     yield (
         "The same key with another request",
-        f"It gets {profile.mismatch}, and nothing is executed. {_describe_comparison(policy.fingerprint)}",
+        f"It gets {profile.mismatch}, and nothing is executed. The error response names the parts that differ, as far "
+        f"as they are known. {_describe_comparison(policy.fingerprint)}",
         problems.MISMATCH,
     )
     is_undone = policy.mode is Mode.ATOMIC
     yield "After an unexpected error", _UNDONE if is_undone else _AFTER_AN_ERROR[policy.on_error], None
     yield (
         "An unknown outcome",
-        f"A retry gets {profile.unknown} until the outcome is settled. Do not use another key.",
+        f"A retry gets {profile.unknown} until the outcome is settled. Send it again after the seconds in Retry-After, "
+        "and do not use another key.",
         problems.UNKNOWN,
     )
     yield "What is stored", _describe_stored(policy, profile), None

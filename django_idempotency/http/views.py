@@ -16,8 +16,8 @@ from django.views.generic import View
 
 from django_idempotency.conf import default_policy
 from django_idempotency.core import problems
-from django_idempotency.core.calls import make_record_id
-from django_idempotency.core.decisions import is_settled
+from django_idempotency.core.calls import ANONYMOUS, make_record_id
+from django_idempotency.core.decisions import is_settled, seconds_to_outcome
 from django_idempotency.core.keys import fit_name, parse_key, unguessable
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.progress import Progress
@@ -28,7 +28,7 @@ from django_idempotency.exceptions import InvalidKey, NoPrincipal, StoreUnavaila
 from django_idempotency.http.atomic_requests import opt_out_of_atomic_requests
 from django_idempotency.http.objects import require_object_of
 from django_idempotency.http.own_responses import require_authorization
-from django_idempotency.http.requests import ANONYMOUS, principal_of, scope_of, tenant_of
+from django_idempotency.http.requests import principal_of, scope_of, tenant_of
 from django_idempotency.http.responses import ProblemDetails, problem_response, replay_response, unavailable_problem
 from django_idempotency.http.urlconf import match_of, policies_named, policies_of
 from django_idempotency.models import IdempotencyKey
@@ -190,7 +190,8 @@ def _problem_of(row: IdempotencyKey, policy: Policy) -> ProblemDetails:
     settled = is_settled(Status(row.status), row.grace_left)
     members = {"safe_new_key": settled, "operation_ref": str(row.id)}
     if row.status in Status.IN_DOUBT:
-        return ProblemDetails(problems.UNKNOWN, policy.profile.unknown, members=members)
+        wait = seconds_to_outcome(records.as_read(row), policy)
+        return ProblemDetails(problems.UNKNOWN, policy.profile.unknown, "", wait, members)
     if row.status == Status.FAILED_RETRYABLE:
         return ProblemDetails(problems.NOTHING_DONE, 409, members=members)
     detail = "" if settled else problems.EXPIRED_IN_GRACE

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from django.db import OperationalError
 
-from django_idempotency.core.calls import Call
+from django_idempotency.core.calls import LONGEST_STORED, Call
 from django_idempotency.core.decisions import Record
 from django_idempotency.core.policy import Expiry
 from django_idempotency.core.refs import Ref
@@ -111,6 +111,10 @@ TAKE_OVER = Statement(
     """,
 )
 
+TARGET = Statement(
+    "", "SELECT request_method, request_path, operation FROM idempotency_key WHERE scope = %(scope)s AND id = %(id)s"
+)
+
 
 def insert_claim(call: Call, token: UUID, using: str, seconds: float | None = None, *, namespace: str) -> Record | None:
     """Claim the key (T1). None if this token owns a new record; else the record that was there first.
@@ -177,6 +181,14 @@ def take_over(ref: Ref, read_token: UUID | None, token: UUID, lease: int, grace:
     return TAKE_OVER.apply(ref, read_token=read_token, token=token, lease=lease, quiet=lease + grace)
 
 
+def list_differing_targets(call: Call, using: str) -> list[str]:
+    """Return which of method, path and operation differ from those that the record was claimed with."""
+    rows = TARGET.rows(using, scope=call.scope, id=call.id)
+    here = identity(call, call.id)
+    names = ("method", "path", "operation")
+    return [name for row in rows for name, there in zip(names, row, strict=True) if there != here[name]]
+
+
 def identity(call: Call, token: UUID) -> dict[str, Any]:
     """Return what a new attempt writes about itself."""
     policy = call.policy
@@ -187,9 +199,9 @@ def identity(call: Call, token: UUID) -> dict[str, Any]:
         "key": call.key,
         "fingerprint": call.fingerprint,
         "principal": call.principal[:255],
-        "operation": call.operation[:255],
+        "operation": call.operation[:LONGEST_STORED],
         "method": call.method[:16],
-        "path": call.path.replace("\0", "\N{REPLACEMENT CHARACTER}")[:255],  # PostgreSQL has no NUL
+        "path": call.path.replace("\0", "\N{REPLACEMENT CHARACTER}")[:LONGEST_STORED],  # PostgreSQL has no NUL
         "token": token,
         "on_lost_lease": policy.on_lost_lease.value,
         "lease": lease,

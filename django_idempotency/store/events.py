@@ -1,6 +1,6 @@
 """The audit trail: an event is written in the transaction of the change that it is about."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 from uuid import UUID
@@ -14,6 +14,9 @@ from django_idempotency.core.states import Status
 from django_idempotency.fields import StatementNow
 from django_idempotency.models import IdempotencyEvent
 from django_idempotency.store.dialects import Statement, among_states
+
+MOST_MISMATCHES: Final = 5  # events of one record
+MISMATCH_PAUSE: Final = timedelta(minutes=1)  # once a record has so many
 
 STILL_OPEN: Final = Statement(
     "", f"SELECT id FROM idempotency_key WHERE id {{among ids}} AND status {among_states(Status.OPEN)}"
@@ -38,6 +41,33 @@ def audit(change: Callable[[], bool], ref: Ref, kind: Kind, *, actor: str = "", 
         if changed:
             write(ref, kind, actor=actor, reason=reason)
     return changed
+
+
+def write_mismatch(ref: Ref, *, actor: str, differs_in: Iterable[str]) -> bool:
+    """Note that the key was sent with a different request. False if the record has enough of these events.
+
+    A record has five. Then a new one replaces the oldest, once a minute: a flood of such requests writes little. A few
+    processes that write at the same moment may write one event each.
+    """
+    latest = list(list_mismatches(ref).annotate(now=StatementNow())[:MOST_MISMATCHES])
+    full = len(latest) == MOST_MISMATCHES
+    if full and latest[0].now - latest[0].at < MISMATCH_PAUSE:
+        return False
+    with transaction.atomic(using=ref.using):
+        if full:
+            list_mismatches(ref).filter(at__lte=latest[-1].at).delete()
+        write(ref, Kind.MISMATCH, actor=actor, reason=", ".join(differs_in))
+    return True
+
+
+def list_mismatches(ref: Ref) -> QuerySet[IdempotencyEvent]:
+    """Return the events about requests that sent the key of this record and were different, the newest first.
+
+    `actor` is their principal, and `reason` names the parts that differed: method, path, query, content_type, headers,
+    body. It is empty where that is not known.
+    """
+    events = IdempotencyEvent.objects.using(ref.using)
+    return events.filter(record_id=ref.id, kind=Kind.MISMATCH.value).order_by("-at", "-pk")
 
 
 def exists(ref: Ref, kind: Kind) -> bool:

@@ -33,7 +33,7 @@ class Columns(NamedTuple):
     deferred: bool
     namespace: str
     on_lost_lease: str
-    locked_until: Any
+    due_at: Any
     grace_until: Any
     expires_at: Any
     last_run_at: Any
@@ -44,8 +44,9 @@ class Columns(NamedTuple):
     response_schema_version: int | None
 
 
-_RENDERED: Final = {"key": "{key}"} | {
-    name: f"{{left {name}}}" for name in ("locked_until", "grace_until", "expires_at", "last_run_at", "created_at")
+# A record has a lease or a time of its next check, never both: the constraints see to it.
+_RENDERED: Final = {"key": "{key}", "due_at": "{left COALESCE(locked_until,reconcile_after)}"} | {
+    name: f"{{left {name}}}" for name in ("grace_until", "expires_at", "last_run_at", "created_at")
 }
 COLUMNS: Final = ", ".join(_RENDERED.get(name, name) for name in Columns._fields)
 
@@ -72,11 +73,12 @@ def find_by_key(scope: str, key: str, using: str) -> Record | None:
 
 def make_record(columns: Columns) -> Record:
     """Make a record of its columns."""
+    due, status = _seconds(columns.due_at), Status(columns.status)
     return Record(
         id=_uuid(columns.id),
         scope=columns.scope,
         key=columns.key,
-        status=Status(columns.status),
+        status=status,
         fingerprint=columns.fingerprint,
         token=None if columns.attempt_token is None else _uuid(columns.attempt_token),
         attempts=columns.attempts,
@@ -84,7 +86,8 @@ def make_record(columns: Columns) -> Record:
         deferred=bool(columns.deferred),
         namespace=columns.namespace,
         on_lost_lease=LostLease(columns.on_lost_lease),
-        lease_left=_seconds(columns.locked_until),
+        lease_left=None if status is Status.UNKNOWN else due,
+        check_in=due if status is Status.UNKNOWN else None,
         grace_left=_seconds(columns.grace_until),
         expires_in=_seconds(columns.expires_at),
         ran_ago=None if columns.last_run_at is None else -float(columns.last_run_at),
@@ -107,6 +110,7 @@ def as_read(row: IdempotencyKey) -> Record:
         deferred=row.deferred,
         on_lost_lease=LostLease(row.on_lost_lease),
         lease_left=None if row.locked_until is None else (row.locked_until - row.read_at).total_seconds(),
+        check_in=None if row.reconcile_after is None else (row.reconcile_after - row.read_at).total_seconds(),
         grace_left=row.grace_left,
         expires_in=None if row.expires_at is None else (row.expires_at - row.read_at).total_seconds(),
         reply=reply_of(row),

@@ -32,7 +32,11 @@ from tests.kit.threads import wait_until
 pytestmark = pytest.mark.parametrize("site", ["off"], indirect=True)
 
 PAGE = ROOT / "docs" / "reference" / "ietf.md"
-LINK = f'<{RULES}>; rel="describedby"; type="text/html"'
+
+
+def link_of(code: str) -> str:
+    """To the section of a code in the project's own rules."""
+    return f'<{RULES}#idempotency_{code}>; rel="describedby"; type="text/html"'
 
 
 def echo(site: Site, key: str | None, body: bytes = b"one", path: str = "/conformance/echo") -> Answer:
@@ -135,8 +139,8 @@ def test_r13_r14_refusals_lead_to_the_published_rules(site: Site) -> None:
 def test_r13_r14_an_address_of_the_projects_own_comes_first(site: Site) -> None:
     refused = published(site, None)
 
-    assert refused.headers["Link"] == LINK
-    assert refused.json()["type"] == RULES
+    assert refused.headers["Link"] == link_of("key_missing")
+    assert refused.json()["type"] == f"{RULES}#idempotency_key_missing"
 
 
 def test_r16_the_key_is_identified_and_recorded(site: Site) -> None:
@@ -153,7 +157,7 @@ def test_r17_the_fingerprint_is_recorded_with_it(site: Site) -> None:
     echo(site, quoted(key))
 
     ((fingerprint,),) = site.rows("SELECT k.fingerprint FROM idempotency_key k WHERE k.key = %s", key)
-    assert fingerprint.startswith("v2:")
+    assert fingerprint.startswith("v3:")
 
 
 def test_r18_a_repeat_has_no_effect(site: Site) -> None:
@@ -197,7 +201,7 @@ def test_r22_a_missing_key_is_a_400_with_a_link(site: Site) -> None:
     answer = published(site, None)
 
     assert refused_as(answer, 400, "key_missing")
-    assert answer.headers["Link"] == LINK
+    assert answer.headers["Link"] == link_of("key_missing")
 
 
 def test_r23_another_payload_is_a_422_with_a_link(site: Site) -> None:
@@ -206,7 +210,7 @@ def test_r23_another_payload_is_a_422_with_a_link(site: Site) -> None:
     answer = published(site, key, b"two")
 
     assert refused_as(answer, 422, "key_reused_with_different_payload")
-    assert answer.headers["Link"] == LINK
+    assert answer.headers["Link"] == link_of("key_reused_with_different_payload")
 
 
 def test_r24_a_running_request_is_a_409_with_a_description(site: Site) -> None:
@@ -220,7 +224,7 @@ def test_r24_a_running_request_is_a_409_with_a_description(site: Site) -> None:
     assert refused_as(answer, 409, "key_in_progress")
     assert "still running" in answer.json()["detail"]
     status = f'</idempotency/operations/{answer.json()["operation_ref"]}/>; rel="status"'
-    assert answer.headers["Link"] == f"{LINK}, {status}"
+    assert answer.headers["Link"] == f"{link_of('key_in_progress')}, {status}"
 
 
 def test_r25_a_corrected_request_goes_through(site: Site) -> None:

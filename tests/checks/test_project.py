@@ -111,8 +111,6 @@ def test_a_namespace_that_may_be_used(usable: Any, settings: Settings) -> None:
         ({"ATTEMPTS": 0}, "attempts"),
         ({"AFTER_EXPIRY": "gone"}, "after_expiry"),
         ({"CLAIM_LIMIT": 0.001}, "claim_limit"),
-        ({"SECRETS": {"a": b"short"}}, "secrets"),
-        ({"SECRETS": {"not an id": SECRET}}, "secrets"),
     ],
 )
 def test_e004_a_value_that_no_policy_can_have(given: Any, named: str, settings: Settings) -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ast
+import re
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from django.core import checks
 from django.core.checks.registry import registry
+from django.core.management import call_command
+from django.core.management.base import SystemCheckError
 from pytest_django import Settings
 
 import django_idempotency
 from django_idempotency.checks.registry import CHECKS
+from django_idempotency.core.links import DOCUMENTATION
 
 FOLDER = Path(django_idempotency.__file__).parent / "checks"
 MODULES = {path.stem: ast.parse(path.read_text()) for path in FOLDER.glob("*.py") if path.stem != "registry"}
@@ -36,6 +41,20 @@ def test_no_check_registers_itself() -> None:
 def test_every_check_is_registered_once() -> None:
     ours = [each for each in registry.get_checks() if each.__module__ == "django_idempotency.checks.registry"]
     assert len(ours) == len(CHECKS)
+
+
+def test_every_message_leads_to_its_line_of_the_reference(settings: Settings) -> None:
+    settings.IDEMPOTENCY = {"REQUIRE": True, "LEASE": "5"}
+    output = StringIO()
+    with pytest.raises(SystemCheckError) as failed:
+        call_command("check", stdout=output)
+    page = (FOLDER.parents[1] / "docs/reference/checks.md").read_text()
+    for number in ("e002", "e003"):
+        assert f"See {DOCUMENTATION}reference/checks.html#{number}\n" in str(failed.value)
+    ids = set(re.findall(r"id='django_idempotency\.([EW]\d+)'", "".join(map(ast.unparse, MODULES.values()))))
+    assert len(ids) > 30
+    for each in ids:
+        assert page.count(f'| `django_idempotency.{each}` <a id="{each.lower()}"></a> |') == 1
 
 
 @pytest.mark.parametrize("tag", sorted(set(CHECKS.values())))

@@ -139,7 +139,7 @@ def test_the_same_text_needs_no_parts() -> None:
     assert decide(found, replace(call(parts=THEIRS), parts=None)) == Mismatch(found)
 
 
-@pytest.mark.parametrize("stored", [seal(OURS, OLD), SEALED.replace("v2:", "v3:")])
+@pytest.mark.parametrize("stored", [seal(OURS, OLD), SEALED.replace("v3:", "v4:")])
 @pytest.mark.parametrize("parts", [OURS, None])
 def test_a_fingerprint_that_cannot_be_read_is_not_another_request(stored: str, parts: RequestParts | None) -> None:
     """A process with another release or other secrets wrote it, as during a deployment."""

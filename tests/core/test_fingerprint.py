@@ -1,7 +1,7 @@
 """Which requests are one request, and which are not."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
@@ -18,6 +18,7 @@ from django_idempotency.core.fingerprint import (
     RequestParts,
     is_fingerprint_of,
     is_same_fingerprint,
+    list_differing_parts,
     seal,
 )
 from django_idempotency.exceptions import UnreadableFingerprint
@@ -298,15 +299,16 @@ def test_the_canonical_form_needs_the_rule_that_made_it() -> None:
 
 
 def test_the_stored_text() -> None:
-    version, secret_id, raw, canonical = seal(request(b"{}"), KEYED).split(":")
-    assert (version, secret_id, len(raw), len(canonical)) == ("v2", "new", 22, 22)
-    assert seal(request(b"{"), PLAIN).startswith("v2::")
-    assert seal(request(b"{"), PLAIN).endswith(":")
+    """The raw and the canonical digest, then one of the query, one of the type, and one of headers if any count."""
+    assert [len(each) for each in seal(request(b"{}"), KEYED).split(":")] == [2, 3, 22 + 22 + 2 + 2]
+    assert [len(each) for each in seal(request(b"{"), PLAIN).split(":")] == [2, 0, 22 + 2 + 2]
+    assert [len(each) for each in seal(request(b"{"), TENANT).split(":")] == [2, 2, 22 + 2 + 2 + 2]
+    assert [len(each) for each in seal(request(b"{"), LENGTH).split(":")] == [2, 0, 22]
 
 
 def test_the_longest_text_fits_its_column() -> None:
-    rule = FingerprintRule(secrets={"k" * 16: NEW}, secret_id="k" * 16)
-    assert len(seal(request(b"{}"), rule)) <= 65
+    rule = FingerprintRule(headers=("x-tenant",), secrets={"k" * 16: NEW}, secret_id="k" * 16)
+    assert len(seal(request(b"{}"), rule)) <= 70
 
 
 ORDER = RequestParts(
@@ -318,9 +320,14 @@ VERSION_1 = [
     (TENANT, "v1:k1:iJLZz4W5cB0FVbpIOBh4cEFDTClk7CCbEDZRltMrBjI:fRP7w89HGTKyzTCcPPanekyWay4NLAzDN2WND-6OT9Q"),
 ]
 
+VERSION_2 = [
+    (PLAIN, "v2::lYsPYG3qOHt6nIoVlV8Ge5:dTJNg4zAqL3OSpacSmgkom"),
+    (TENANT, "v2:k1:iJLZz4W5cB0FVbpIOBh4cE:fRP7w89HGTKyzTCcPPanek"),
+]
 
-@pytest.mark.parametrize(("rule", "stored"), VERSION_1, ids=["plain", "keyed"])
-def test_version_1_kept_whole_digests_and_can_be_read(rule: FingerprintRule, stored: str) -> None:
+
+@pytest.mark.parametrize(("rule", "stored"), [*VERSION_1, *VERSION_2])
+def test_older_versions_can_be_read(rule: FingerprintRule, stored: str) -> None:
     reordered = replace(ORDER, body=b'{"a": "x", "b": 1.0}')
     for same in (ORDER, reordered):
         assert is_same_fingerprint(stored, seal(same, rule))
@@ -329,11 +336,12 @@ def test_version_1_kept_whole_digests_and_can_be_read(rule: FingerprintRule, sto
     other = replace(ORDER, body=b'{"a": "y"}')
     assert not is_same_fingerprint(stored, seal(other, rule))
     assert not is_fingerprint_of(stored, other, rule)
+    assert list_differing_parts(stored, seal(other, rule), rule, other) is None
 
 
 KEPT = [
-    (PLAIN, "v2::lYsPYG3qOHt6nIoVlV8Ge5:dTJNg4zAqL3OSpacSmgkom"),
-    (TENANT, "v2:k1:iJLZz4W5cB0FVbpIOBh4cE:fRP7w89HGTKyzTCcPPanek"),
+    (PLAIN, "v3::lYsPYG3qOHt6nIoVlV8Ge5dTJNg4zAqL3OSpacSmgkomr1Ab"),
+    (TENANT, "v3:k1:iJLZz4W5cB0FVbpIOBh4cEfRP7w89HGTKyzTCcPPanekEVUHA8"),
 ]
 
 
@@ -359,8 +367,19 @@ EVERY_REQUEST = [
 
 def test_no_fingerprint_of_any_request_here_changes() -> None:
     """A release that computes another digest for one of these would treat retries as other requests."""
-    texts = "\n".join(seal(parts, rule) for rule in RULES for parts in EVERY_REQUEST)
-    assert sha256(texts.encode()).hexdigest() == "3aa330cd1a6f5ac539612340a33f1e39d1606f8be081660b12ebf20a71f03f87"
+    texts = [seal(parts, rule) for rule in RULES for parts in EVERY_REQUEST]
+    assert digest_of(texts) == "657bccfce82755a62466f3a760154637c75a5b984afd38227bc528443a76173a"
+    assert digest_of(map(as_version_2, texts)) == "3aa330cd1a6f5ac539612340a33f1e39d1606f8be081660b12ebf20a71f03f87"
+
+
+def digest_of(texts: Iterable[str]) -> str:
+    return sha256("\n".join(texts).encode()).hexdigest()
+
+
+def as_version_2(text: str) -> str:
+    """The same digests as they were stored before there were any of parts."""
+    _version, secret_id, digests = text.split(":")
+    return f"v2:{secret_id}:{digests[:22]}:{digests[22:44] if len(digests) >= 44 else ''}"
 
 
 class TestRotation:
@@ -376,7 +395,7 @@ class TestRotation:
     def test_texts_of_two_keys_are_not_compared(self) -> None:
         stored = seal(request(b"{}"), self.before)
         assert not is_same_fingerprint(stored, seal(request(b"{}"), self.after))
-        assert not is_same_fingerprint(stored, stored.replace("v2:old:", "v2:new:"))
+        assert not is_same_fingerprint(stored, stored.replace("v3:old:", "v3:new:"))
 
     def test_keys_may_be_introduced_and_given_up(self) -> None:
         assert is_fingerprint_of(seal(request(b"{}"), PLAIN), request(b"{}"), self.after)
@@ -397,7 +416,16 @@ class TestRotation:
         assert hash(KEYED) == hash(replace(KEYED))
 
 
-UNREADABLE = ["", "v2", "v2::", "v3:" + seal(request(), PLAIN)[3:], seal(request(), PLAIN) + "x", "é:\ud800", "v2:::"]
+UNREADABLE = [
+    "",
+    "v2",
+    "v2::",
+    "v3::",
+    "v4:" + seal(request(), PLAIN)[3:],
+    seal(request(), PLAIN) + "x",
+    "é:\ud800",
+    "v2:::",
+]
 
 
 @pytest.mark.parametrize("stored", UNREADABLE)

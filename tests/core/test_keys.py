@@ -184,9 +184,9 @@ def test_length_counts_characters_of_the_key_not_of_its_spelling() -> None:
 def test_a_validator_sees_the_key_and_gives_the_sentence() -> None:
     rule = KeyRule(validator=lambda key: "No x, please." if "x" in key else None)
     assert parse_key(['"abc"'], rule) == "abc"
-    with pytest.raises(InvalidKey, match=r"^No x, please\.$") as refusal:
+    with pytest.raises(InvalidKey) as refusal:
         parse_key(['"axc"'], rule)
-    assert refusal.value.reason == "rejected"
+    assert (str(refusal.value), refusal.value.reason) == ("No x, please.", "rejected")
 
 
 @pytest.mark.parametrize(

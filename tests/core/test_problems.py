@@ -2,12 +2,14 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from django_idempotency import IETF, STRIPE, Profile
 from django_idempotency.core import problems
+from django_idempotency.core.links import DOCUMENTATION, docs_url
 from django_idempotency.core.problems import (
     IN_FLIGHT,
     INVALID_KEY,
@@ -56,7 +58,7 @@ def test_a_problem_says_everything_in_the_standard_shape() -> None:
     reply = render(IETF, UNKNOWN, 409, safe_new_key=False)
     assert (reply.status, reply.headers) == (409, (("Content-Type", "application/problem+json"),))
     assert json.loads(reply.body or b"") == {
-        "type": "about:blank",
+        "type": docs_url("reference/errors", UNKNOWN.code),
         "title": UNKNOWN.title,
         "status": 409,
         "detail": UNKNOWN.detail,
@@ -73,9 +75,23 @@ def test_a_detail_of_the_moment_takes_the_place_of_the_usual_one() -> None:
 def test_published_rules_are_linked_and_are_the_type() -> None:
     profile = Profile(name="own", documentation="https://example.org/keys")
     reply = render(profile, MISMATCH, 422)
-    link = '<https://example.org/keys>; rel="describedby"; type="text/html"'
+    section = f"https://example.org/keys#{MISMATCH.code}"
+    link = f'<{section}>; rel="describedby"; type="text/html"'
     assert dict(reply.headers) == {"Content-Type": "application/problem+json", "Link": link}
-    assert json.loads(reply.body or b"")["type"] == "https://example.org/keys"
+    assert json.loads(reply.body or b"")["type"] == section
+
+
+def test_an_address_with_a_fragment_is_sent_as_it_is() -> None:
+    profile = Profile(name="own", documentation="https://example.org/docs#/keys")
+    assert json.loads(render(profile, MISMATCH, 422).body or b"")["type"] == profile.documentation
+
+
+@pytest.mark.parametrize("problem", ALL, ids=lambda each: each.code)
+def test_without_a_page_of_the_project_each_type_is_a_line_of_ours(problem: Problem) -> None:
+    address = build_members(IETF, problem, 400)["type"]
+    assert address == f"{DOCUMENTATION}reference/errors.html#{problem.code}"
+    page = (Path(__file__).parents[2] / "docs/reference/errors.md").read_text()
+    assert page.count(f'<a id="{problem.code}"></a>') == 1
 
 
 def test_the_rules_page_explains_every_problem_unless_the_profile_names_other_documentation() -> None:
@@ -85,7 +101,7 @@ def test_the_rules_page_explains_every_problem_unless_the_profile_names_other_do
         section = f"/rules/#{problem.code}"
         assert build_members(IETF, problem, 400, page="/rules/")["type"] == section
         assert build_link(IETF, problem, "/rules/") == {"Link": f'<{section}>; rel="describedby"; type="text/html"'}
-        assert build_members(own, problem, 400, page="/rules/")["type"] == own.documentation
+        assert build_members(own, problem, 400, page="/rules/")["type"] == f"{own.documentation}#{problem.code}"
     assert build_link(IETF, MISMATCH) == {}
 
 
@@ -161,7 +177,7 @@ def test_a_reshaped_problem_has_the_projects_code() -> None:
             r"^codes has no name 'idempotency_key_in_progres'; did you mean "
             r"'idempotency_key_in_progress'\?$",
         ),
-        ({"E1": "E2"}, r"^codes has no name 'E1'; the codes are idempotency_key_missing, .*found\.$"),
+        ({"E1": "E2"}, r"^codes has no name 'E1'; it must be one of idempotency_key_missing, .*found\.$"),
         ({UNKNOWN.code: ""}, r"^codes\['idempotency_outcome_unknown'\] must be a text that is not empty; it is ''\.$"),
         ({UNKNOWN.code: 409}, r"must be a text that is not empty; it is 409\.$"),
     ],

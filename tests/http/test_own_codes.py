@@ -52,6 +52,10 @@ def test_a_client_gets_the_projects_code_and_the_rules_of_the_stable_one(alice: 
     assert (told["code"], told["type"]) == ("E400-1", "/rules/#idempotency_key_missing")
 
 
+def test_both_kinds_of_views_send_the_same_bytes(alice: Person) -> None:
+    assert alice.post("/plain", key=None).content == alice.post("/rest", key=None).content
+
+
 def test_accepted_work_has_it_too(alice: Person) -> None:
     assert alice.post("/plain").json()["code"] == "E202-1"
 

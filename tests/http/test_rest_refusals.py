@@ -17,6 +17,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
+from django_idempotency.core.links import docs_url
 from django_idempotency.models import IdempotencyKey
 from tests.http import rest_views
 from tests.kit.http import KEY, Person, Ran, atomic_requests, same_answer
@@ -225,12 +226,15 @@ def test_a_refusal_is_a_problem(alice: Person) -> None:
     assert (refused.status_code, refused["Content-Type"]) == (422, "application/problem+json")
     assert refused["Cache-Control"] == "no-store"
     assert refused.json() == {
-        "type": "about:blank",
+        "type": docs_url("reference/errors", "idempotency_key_reused_with_different_payload"),
         "title": "Idempotency key reused",
         "status": 422,
         "detail": refused.json()["detail"],
         "code": "idempotency_key_reused_with_different_payload",
         "safe_new_key": True,
+        "operation_ref": str(reference := IdempotencyKey.objects.get().id),
+        "instance": f"urn:uuid:{reference}",
+        "differs_in": ["body"],
     }
 
 

@@ -20,6 +20,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from django_idempotency import STRIPE, FingerprintRule, KeyRule, Profile, ReplyRule, entropy
+from django_idempotency.core.links import docs_url
 from django_idempotency.core.problems import PROBLEMS
 from django_idempotency.decorators import exempt, idempotent
 from django_idempotency.key_sources import json_field
@@ -363,8 +364,9 @@ def test_another_shape_has_the_link_alone(alice: Person) -> None:
 
 def test_documentation_of_the_profile_comes_first(alice: Person) -> None:
     response = alice.post("/elsewhere/", key=None)
-    assert response.json()["type"] == "https://api.example/keys"
-    assert response.headers["Link"] == '<https://api.example/keys>; rel="describedby"; type="text/html"'
+    section = "https://api.example/keys#idempotency_key_missing"
+    assert response.json()["type"] == section
+    assert response.headers["Link"] == f'<{section}>; rel="describedby"; type="text/html"'
 
 
 def test_a_first_response_and_a_replay_have_no_link(alice: Person) -> None:
@@ -378,7 +380,7 @@ def test_the_address_is_that_of_the_request_s_own_urls(alice: Person, settings: 
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, f"{__name__}.choosing_urls"]
     plain = alice.post("/orders/", key=None, headers={"Host": "plain.example"})
     ruled = alice.post("/orders/", key=None, headers={"Host": "ruled.example"})
-    assert (plain.json()["type"], "Link" in plain) == ("about:blank", False)
+    assert (plain.json()["type"], "Link" in plain) == (docs_url("reference/errors", "idempotency_key_missing"), False)
     assert ruled.json()["type"] == "/rules/#idempotency_key_missing"
     for response in refusals(alice, "/async/", headers={"Host": "ruled.example"}):
         assert response.json()["type"] == f"/rules/#{response.json()['code']}"
@@ -393,7 +395,8 @@ def test_the_address_has_the_prefix_that_the_server_puts_before_the_project(alic
     assert response.json()["type"] == f"/shop{PAGE}#idempotency_key_missing"
 
 
-def test_without_the_page_a_problem_has_no_address(alice: Person, settings: Any) -> None:
+def test_without_the_page_a_problem_leads_to_this_project_s_docs(alice: Person, settings: Any) -> None:
     use_urls(settings, *OtherUrls.urlpatterns)
     response = alice.post("/orders/", key=None)
-    assert (response.json()["type"], "Link" in response) == ("about:blank", False)
+    ours = docs_url("reference/errors", "idempotency_key_missing")
+    assert (response.json()["type"], "Link" in response) == (ours, False)

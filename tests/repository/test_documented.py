@@ -165,3 +165,18 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_the_page_for_agents_lists_every_page() -> None:
     listed = set(links(DOCS / "llms.txt"))
     assert listed == {str(page.relative_to(DOCS)) for page in DOCS.glob("**/*.md")} - {"index.md"}
+
+
+ADDRESS = re.compile(r'docs_url\("(?P<page>[\w/-]+)"(?:, "(?P<anchor>[\w-]+)")?\)')
+
+
+def test_every_address_in_a_message_leads_to_a_section() -> None:
+    package = Path(django_idempotency.__file__).parent
+    addresses = {each.groups() for path in package.rglob("*.py") for each in ADDRESS.finditer(path.read_text())}
+    assert addresses
+    for page, anchor in addresses:
+        text = (DOCS / f"{page}.md").read_text()
+        headings = {
+            re.sub(r"[^a-z0-9]+", "-", each.lower()).strip("-") for each in re.findall(r"^#+ (.+)$", text, re.M)
+        }
+        assert anchor is None or anchor in headings | set(re.findall(r'<a id="([^"]+)">', text)), (page, anchor)
