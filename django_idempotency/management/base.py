@@ -85,7 +85,7 @@ class PackageCommand(BaseCommand):
     @property
     def is_dialogue(self) -> bool:
         """True if a person can be asked: both ends are a terminal."""
-        return bool(sys.stdin.isatty() and self.stdout.isatty() and not self._as_json)
+        return bool(sys.stdin and sys.stdin.isatty() and self.stdout.isatty() and not self._as_json)
 
     @property
     def width(self) -> int:

@@ -74,10 +74,15 @@ def describe_effect(action: Action, target: Target, **given: Any) -> str:
 
 def _describe_evidence(target: Target) -> Iterator[str]:
     """Yield what a person who frees a key should have seen: the grace period and the steps."""
+    left = target.row.grace_left
     if target.row.grace_until is not None:
-        yield f"The grace period ended {format_interval(-target.row.grace_left)} ago."
+        yield f"The grace period ends in {format_interval(left + 1)}." if left > 0 else _ended(-left)
     if steps := describe_steps(target.row):
         yield f"Steps: {steps}."
+
+
+def _ended(ago: float) -> str:
+    return f"The grace period ended {format_interval(ago)} ago."
 
 
 def _describe_outcome(action: Action, target: Target, outcome: Outcome) -> str:

@@ -32,12 +32,16 @@ class ProgressLine:
         if now - self._drawn >= _PAUSE:
             self._drawn = now
             text = describe_progress(sum(counts.values()), self._total, now - self._began)
-            self._terminal.write(f"\r{text}\x1b[K", ending="")
+            self._write(f"{text}\x1b[K\r")  # a line of the log begins in the first column, and replaces this one
 
     def clear(self) -> None:
         """Take the line back: the counts follow."""
         if self._drawn:
-            self._terminal.write("\r\x1b[K", ending="")
+            self._write("\x1b[K")
+
+    def _write(self, text: str) -> None:
+        self._terminal.write(text, str, ending="")  # stderr is red otherwise
+        self._terminal.flush()
 
 
 @override("en")

@@ -155,6 +155,23 @@ def test_one_record_is_asked_about_before_it_is_due() -> None:
     assert IdempotencyEvent.objects.get(kind="asked").actor == "ada"
 
 
+@pytest.mark.parametrize("option", ["--by=ada", "--reason=why", "--scope=s"])
+def test_what_is_about_one_record_does_not_start_the_whole_job(option: str) -> None:
+    doubtful()
+    with pytest.raises(CommandError, match="need REF"):
+        said("idempotency_reconcile", option)
+
+
+def test_a_person_is_not_told_that_grace_is_over_before_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt, terminal = doubtful(grace_over=False), Terminal()
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr("builtins.input", lambda question: "no")
+    with pytest.raises(CommandError):
+        call_command("idempotency_resolve", str(id_of(attempt)), "--not-executed", *WHO, stdout=terminal, no_color=True)
+    assert "The grace period ends in" in terminal.getvalue()
+    assert "This will be refused" in terminal.getvalue()
+
+
 @pytest.mark.usefixtures("_undecided")
 def test_who_asks_is_the_user_of_the_system_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "grace")

@@ -143,7 +143,7 @@ def test_a_terminal_shows_how_far_a_run_is_and_a_pipe_does_not() -> None:
     for _ in range(3):
         age(claimed(), "locked_until")
     call_command("idempotency_sweep", stdout=StringIO(), stderr=terminal)
-    assert re.match(r"\r1 of 3, ", terminal.getvalue())
+    assert re.match(r"1 of 3, .*\x1b\[K\r", terminal.getvalue())
     assert terminal.getvalue().endswith("\r\x1b[K"), "the line is taken back"
 
 

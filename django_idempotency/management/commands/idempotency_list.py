@@ -118,6 +118,8 @@ def describe_end(found: Listed) -> str:
     number = len(found.rows)
     text = f"{format_number(number)} record{'' if number == 1 else 's'}"
     if found.was_cut:
-        back = "" if found.searched_to is None else f", back to {format_moment(found.searched_to)}"
-        return f"{text} among {format_number(LOOK)}{back}. --older-than searches further back."
+        text += f" among the first {format_number(LOOK)}"
+        if found.searched_to is None:
+            return f"{text}."
+        return f"{text}, back to {format_moment(found.searched_to)}; --older-than searches further back."
     return f"{text}; there are more: raise --limit." if found.has_more else f"{text}."

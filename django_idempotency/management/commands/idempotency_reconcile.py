@@ -3,7 +3,7 @@ from argparse import ArgumentParser
 from typing import Any, ClassVar
 
 from django_idempotency.console.actions import BY_NAME
-from django_idempotency.management.base import parse_text
+from django_idempotency.management.base import CommandError, parse_text
 from django_idempotency.management.decisions import carry_out_action
 from django_idempotency.management.jobs import JobCommand
 from django_idempotency.management.references import add_reference, find_target
@@ -23,6 +23,8 @@ class Command(JobCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["record"] is None:
+            if options["by"] or options["reason"] or options["scope"]:
+                raise CommandError("--by, --reason and --scope need REF.")
             super().handle(*args, **options)
             return
         who = {"by": options["by"].strip() or name_user(), "reason": options["reason"]}

@@ -1,5 +1,8 @@
 from argparse import ArgumentParser, ArgumentTypeError
+from textwrap import fill
 from typing import Any, ClassVar, Final
+
+from django.utils.translation import override
 
 from django_idempotency.console.actions import ACTIONS, Action
 from django_idempotency.console.forms import LandedForm
@@ -67,11 +70,11 @@ class Command(PackageCommand):
         carry_out_action(self, action, target, options, **given, by=options["by"], reason=options["reason"])
 
     def _confirm(self, action: Action, target: Target, given: dict[str, Any]) -> None:
-        if refusal := find_refusal(action, target):
-            self.say(self.style.WARNING(f"This will be refused: {refusal}"))
+        with override("en"):
+            risk, refusal = str(action.risk), find_refusal(action, target)
         self.say(f"{target.row.operation} {target.row.id}, `{target.row.status}`")
-        self.say(describe_effect(action, target, **given))
-        self.say(self.style.WARNING(str(action.risk)))
+        self.say(fill(describe_effect(action, target, **given), self.width))
+        self.say(self.style.WARNING(fill(f"This will be refused: {refusal}" if refusal else risk, self.width)))
         if input("Type 'yes' to do it: ") != "yes":
             raise CommandError("Nothing was changed.", "cancelled")
 
