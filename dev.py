@@ -73,7 +73,7 @@ def prepare(group: str) -> None:
     wanted = hashlib.sha256(declared).hexdigest()
     if PYTHON.exists() and stamp.exists() and stamp.read_text() == wanted:
         return
-    print(f"Installing what '{group}' needs into {VENV.name} (once).", flush=True)
+    print(f"Installing the packages for '{group}' into {VENV.name}. It takes 20 to 60 seconds, once.", flush=True)
     if not PYTHON.exists() or subprocess.run([PYTHON, "-c", "import pip"], stderr=subprocess.DEVNULL).returncode:
         make_venv()
     project = ("--constraint", "requirements.lock", "--editable", ".[all]", "--group", group)

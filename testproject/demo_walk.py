@@ -7,23 +7,23 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import stripe
 
+from testproject.demo_screen import Screen
 from testproject.gateway.signatures import HEADER, sign
-from testproject.http import Answer, exchange, exchange_json
+from testproject.http import Answer, NoAnswer, exchange, exchange_json
 from testproject.servers import Program, Server, kill_workers
 
 ORDER: dict[str, Any] = {"amount": 1200, "currency": "EUR", "customer": "ada"}
 CARD: Any = {"amount": 2500, "currency": "eur", "source": "tok_visa"}
 DEARER: Any = {**CARD, "amount": 9900}
-SHOWN_HEADERS = ("Authorization", "Idempotency-Key", "Location", "Retry-After", "Idempotency-Replayed")
 ALICE = "alice-token"
 BOB = "bob-token"
-WIDTH = 110
 PATIENCE_SECONDS = 30
+CLOSED = "no response: the connection was closed"
 
 
 class Unexpected(Exception):
@@ -37,18 +37,24 @@ class Walk:
     service: Server
     gateway: Server
     hire: Callable[[], Program]  # starts a Celery worker
+    database: str
+    total: int = 0  # how many steps there are
+    serves: bool = True  # the service stays up when the walk is over, so that its pages can be looked at
+    screen: Screen = field(default_factory=Screen)
+    worker: Program = field(init=False)  # the Celery worker that was hired
+    first: Answer = field(init=False)  # the response to the first payment
     steps: int = 0
     charged_before: int = 0
 
     def step(self, title: str) -> None:
         self.steps += 1
         self.charged_before = self.charges()
-        print(f"\n{self.steps}. {title}\n", flush=True)
+        self.screen.step(self.steps, self.total, title)
 
     def send(self, path: str, data: Any, *, key: str, token: str = ALICE) -> Answer:
         headers = {"Authorization": f"Token {token}"} if token else {}
         headers["Idempotency-Key"] = f'"{key}"'
-        show("-->", f"POST {path}", headers, json.dumps(data))
+        self.screen.request(f"POST {path}", headers, json.dumps(data))
         return exchange_json("POST", self.service.url + path, data, headers=headers, timeout=PATIENCE_SECONDS)
 
     def post(self, path: str, data: Any, expected: int, *, key: str, token: str = ALICE) -> Answer:
@@ -56,16 +62,16 @@ class Walk:
 
     def get(self, path: str) -> Answer:
         headers = {"Authorization": f"Token {ALICE}"}
-        show("-->", f"GET {path}", headers, "")
+        self.screen.request(f"GET {path}", headers, "")
         answer = exchange("GET", self.service.url + path, headers=headers)
-        show("<--", str(answer.status), dict(answer.headers), in_short(answer))
+        self.screen.response(answer)
         return answer
 
     def pay(self, data: Any, expected: int, *, key: str, token: str = ALICE) -> Answer:
         return self.post("/payments/", data, expected, key=key, token=token)
 
     def shown(self, answer: Answer, expected: int) -> Answer:
-        show("<--", str(answer.status), dict(answer.headers), in_short(answer))
+        self.screen.response(answer)
         check(answer.status == expected, f"step {self.steps} should have answered {expected}, not {answer.status}")
         return answer
 
@@ -81,10 +87,17 @@ class Walk:
                 time.sleep(0.05)
             yield order, answer
 
-    def switch(self, **switches: Any) -> None:
+    def switch(self, meaning: str, **switches: Any) -> None:
         exchange_json("POST", f"{self.gateway.url}/switches", switches)
-        said = ", ".join(f"{name} = {value}" for name, value in switches.items())
-        print(f"    (the gateway's switches: {said})", flush=True)
+        self.screen.note(meaning)
+
+    def look_at(self, key: str, operation: str) -> None:
+        """Print where the admin shows the record of Alice's key, while there is somebody to look."""
+        address = f"{self.service.url}/idempotency/keys/{key}/?operation={operation}"
+        record = exchange("GET", address, headers={"Authorization": f"Token {ALICE}"}).json()["operation_ref"]
+        if self.serves:
+            page = f"/admin/django_idempotency/idempotencykey/{record}/change/"
+            self.screen.look("in the admin (user admin, password admin)", self.service.url + page)
 
     def charges(self) -> int:
         return len(exchange("GET", f"{self.gateway.url}/ledger").json()["charges"])
@@ -93,27 +106,8 @@ class Walk:
         """Ask the gateway, the only witness, how often money moved in this step."""
         found = self.charges() - self.charged_before
         times = "1 charge" if found == 1 else f"{found} charges"
-        print(f"    ==> {times} in this step, says the gateway. {meaning}", flush=True)
+        self.screen.fact(f"{times} in this step, says the gateway. {meaning}")
         check(found == expected, f"step {self.steps} should have charged {expected} times, not {found}")
-
-
-def show(arrow: str, line: str, headers: dict[str, str], body: str) -> None:
-    told = "".join(f"  {name}: {headers[name]}" for name in SHOWN_HEADERS if name in headers)
-    print(f"    {arrow} {line}{told}")
-    if body:
-        print("        " + (body if len(body) <= WIDTH else body[: WIDTH - 2] + " …"), flush=True)
-
-
-def in_short(answer: Answer) -> str:
-    """Of a problem and of work under way what matters most, of anything else the body."""
-    if answer.headers["Content-Type"] == "application/problem+json":
-        problem = answer.json()
-        return f"{problem['code']}: {problem['detail']}"
-    if answer.status == 202 and "steps" in answer.json():
-        work = answer.json()
-        extent = work.get("progress", {"done": 0, "total": "…"})
-        return f"{work['status']}, {extent['done']} of {extent['total']} pages"
-    return "; ".join(answer.body.decode().splitlines())
 
 
 def check(holds: bool, otherwise: str) -> None:
@@ -130,35 +124,19 @@ def code_of(answer: Answer) -> str:
     return str(answer.json()["code"])
 
 
-def walk(walk: Walk) -> None:
-    first = pay(walk)
-    pay_again(walk, first)
-    for step in (
-        pay_otherwise,
-        pay_while_it_runs,
-        pay_as_bob,
-        be_nobody,
-        transfer,
-        pay_with_stripe,
-        lose_the_answer,
-        crash,
-        deliver_twice,
-    ):
-        step(walk)
-
-
-def pay(walk: Walk) -> Answer:
+def pay(walk: Walk) -> None:
     walk.step("Alice pays 12.00 EUR.")
-    answer = walk.pay(ORDER, 201, key="order-1")
+    walk.first = walk.pay(ORDER, 201, key="order-1")
     walk.charged(1, "As it should be.")
-    return answer
 
 
-def pay_again(walk: Walk, first: Answer) -> None:
-    walk.step("Her phone missed the answer and sends the same again: first as it was, then with its members reordered.")
+def pay_again(walk: Walk) -> None:
+    walk.step(
+        "Her phone missed the response and sends the request again: first as it was, then with its members reordered."
+    )
     for order in (ORDER, dict(reversed(ORDER.items()))):
-        same_answer(first, walk.pay(order, 201, key="order-1"))
-    walk.charged(0, "She got the stored answer, byte for byte.")
+        same_answer(walk.first, walk.pay(order, 201, key="order-1"))
+    walk.charged(0, "She got the stored response, byte for byte.")
 
 
 def pay_otherwise(walk: Walk) -> None:
@@ -174,7 +152,7 @@ def pay_while_it_runs(walk: Walk) -> None:
         check("Retry-After" in early.headers, "the 409 should have said when to come back")
         answer = walk.shown(first.result(), 201)
     same_answer(answer, walk.pay(order, 201, key="order-2"))
-    walk.charged(1, "The second one did not wait, the third got the answer.")
+    walk.charged(1, "The second request did not wait, the third got the stored response.")
 
 
 def pay_as_bob(walk: Walk) -> None:
@@ -184,7 +162,7 @@ def pay_as_bob(walk: Walk) -> None:
 
 
 def be_nobody(walk: Walk) -> None:
-    walk.step("Somebody without a token tries Alice's key.")
+    walk.step("A client without a token tries Alice's key.")
     walk.pay(ORDER, 401, key="order-1", token="")
     walk.charged(0, "Authentication comes first, on replays too.")
 
@@ -194,7 +172,7 @@ def transfer(walk: Walk) -> None:
     body = {"from": "savings", "to": "current", "amount": 5000}
     first, second = (walk.post("/transfers/", body, 201, key="move-1") for _ in range(2))
     same_answer(first, second)
-    print("    ==> one reference: the money moved once.", flush=True)
+    walk.screen.fact("One reference: the money moved once.")
 
 
 def pay_with_stripe(walk: Walk) -> None:
@@ -202,42 +180,49 @@ def pay_with_stripe(walk: Walk) -> None:
     client = stripe.StripeClient("sk_test_alice", base_addresses={"api": walk.service.url}, max_network_retries=0)
 
     def create(card: Any) -> stripe.Charge:
-        print(f'    --> client.v1.charges.create({{"amount": {card["amount"]}, …}}, {{"idempotency_key": "order-1"}})')
+        call = f'client.v1.charges.create({{"amount": {card["amount"]}, …}}, {{"idempotency_key": "order-1"}})'
+        walk.screen.write(call, "    --> ", "          ")
         return client.v1.charges.create(card, options={"idempotency_key": "order-1"})
 
     found = [create(CARD) for _ in range(2)]
-    print(f"    <-- twice the same {found[0].object}: {', '.join(charge.id for charge in found)}", flush=True)
+    same = f"twice the same {found[0].object}: {', '.join(charge.id for charge in found)}"
+    walk.screen.write(same, "    <-- ", "        ", "green")
     check(found[0].id == found[1].id, "Stripe's client should have got the same charge twice")
     try:
         create(DEARER)
     except stripe.IdempotencyError as error:
-        print(f"    <-- stripe.IdempotencyError: {error.user_message}", flush=True)
+        walk.screen.write(f"stripe.IdempotencyError: {error.user_message}", "    <-- ", "        ", "yellow")
     else:
         raise Unexpected("Stripe's client should have raised its IdempotencyError")
     walk.charged(1, "Another profile, the same promise.")
 
 
 def lose_the_answer(walk: Walk) -> None:
-    walk.step("The gateway charges and its answer is lost; then her client tries once more.")
-    walk.switch(lose_answer=True)
+    walk.step("The gateway charges and its response is lost; then her client tries once more.")
+    walk.switch("from now on the gateway charges and hangs up before it responds", lose_answer=True)
     walk.pay(ORDER, 504, key="order-3")
-    walk.switch(lose_answer=False)
+    walk.switch("the gateway responds again", lose_answer=False)
     again = walk.pay(ORDER, 409, key="order-3")
     check(code_of(again) == "idempotency_outcome_unknown", "the outcome should have been called unknown")
     walk.charged(1, "The service cannot know of it, so it says so and does not charge again.")
+    walk.look_at("order-3", "payments.create")
 
 
 def crash(walk: Walk) -> None:
     walk.step("A worker is killed with -9 after the charge; her client comes back as often as Retry-After tells it.")
     with walk.paying_slowly(PATIENCE_SECONDS, key="order-4") as (order, first):
-        print(f"    (kill -9 {' '.join(map(str, kill_workers(walk.service)))}: gunicorn starts other workers)")
-        print(f"    <-- no answer: {type(first.exception()).__name__}", flush=True)
+        killed = " ".join(map(str, kill_workers(walk.service)))
+        walk.screen.note(f"kill -9 {killed}: gunicorn starts other workers")
+        check(isinstance(first.exception(), NoAnswer), "the killed worker should not have responded")
+        walk.screen.write(CLOSED, "    <-- ", "        ", "red")
     again = walk.pay(order, 409, key="order-4")
     while code_of(again) == "idempotency_key_in_progress":
-        time.sleep(int(again.headers["Retry-After"]))
+        with walk.screen.waiting("the lease to expire"):
+            time.sleep(int(again.headers["Retry-After"]))
         again = walk.pay(order, 409, key="order-4")
     check(code_of(again) == "idempotency_outcome_unknown", "the outcome should have been called unknown")
     walk.charged(1, "When the lease was over the record became unknown; nothing runs again by itself.")
+    walk.look_at("order-4", "payments.create")
 
 
 def deliver_twice(walk: Walk) -> None:
@@ -247,6 +232,21 @@ def deliver_twice(walk: Walk) -> None:
     body = json.dumps(event).encode()
     for _ in range(2):
         headers = {"Content-Type": "application/json", HEADER: sign("whsec_demo", body)}
-        show("-->", "POST /webhooks/gateway/", headers, body.decode())
+        walk.screen.request("POST /webhooks/gateway/", headers, body.decode())
         walk.shown(exchange("POST", f"{walk.service.url}/webhooks/gateway/", body=body, headers=headers), 200)
-    print("    ==> accepted twice, booked once: the event's id is written down with what it booked.", flush=True)
+    walk.screen.fact("Accepted twice, booked once: the event's id is stored together with what it booked.")
+
+
+STEPS = (
+    pay,
+    pay_again,
+    pay_otherwise,
+    pay_while_it_runs,
+    pay_as_bob,
+    be_nobody,
+    transfer,
+    pay_with_stripe,
+    lose_the_answer,
+    crash,
+    deliver_twice,
+)

@@ -31,6 +31,7 @@ class Action:
     """One button. A new action is one row below, its function in `flow.resolve` and its permission in the model."""
 
     name: str  # in the address; the permission has the same name, with underscores
+    option: str  # of `idempotency_resolve`; empty where another command does it
     label: str | Promise
     event: Event  # the row of the table that is carried out
     sentence: str | Promise
@@ -83,6 +84,7 @@ UNDECIDED: Final = (Outcome.INCONCLUSIVE, Outcome.POSTPONED, Outcome.DEAD_LETTER
 ACTIONS: Final = (
     Action(
         "ask-reconciler",
+        "",
         _("Ask the reconciler now"),
         Event.INCONCLUSIVE,
         _("The operation's reconciler asks the provider at once; its verdict is applied under its own rules."),
@@ -101,6 +103,7 @@ ACTIONS: Final = (
     ),
     Action(
         "resolve-landed",
+        "--landed",
         _("Mark as succeeded and store the response"),
         Event.EVIDENCE,
         _("The record becomes completed, and every retry of the client gets the response that you enter here."),
@@ -115,6 +118,7 @@ ACTIONS: Final = (
     ),
     Action(
         "resolve-not-executed",
+        "--not-executed",
         _("Mark as not executed (allow retry)"),
         Event.DISMISS,
         _(
@@ -131,6 +135,7 @@ ACTIONS: Final = (
     ),
     Action(
         "try-again",
+        "--try-again",
         _("Reset and retry reconciliation"),
         Event.TRY_AGAIN,
         _("The record becomes unknown again, and the reconciler asks about it with all its tries at its next run."),
@@ -141,6 +146,7 @@ ACTIONS: Final = (
     ),
     Action(
         "enqueue",
+        "--enqueue",
         _("Re-queue"),
         Event.ENQUEUE,
         _("Another message is sent for work that no worker has picked up."),
@@ -151,6 +157,7 @@ ACTIONS: Final = (
     ),
     Action(
         "expire-now",
+        "--expire",
         _("Expire now"),
         Event.EXPIRE_NOW,
         _("The stored response is not replayed any more, and the next request with this key runs as new."),

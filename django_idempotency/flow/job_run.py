@@ -97,6 +97,8 @@ class ActiveRun:
                 return
             logger.exception("%s failed on idempotency record %s; its next run tries again.", self.job, due.id)
             self.counts["failed"] += 1
+        finally:
+            self.bounds.progress(self.counts)
 
     def _count_seconds(self) -> int:
         return int(monotonic() - self._began)

@@ -79,7 +79,7 @@ def resolve(
     if isinstance(verdict, NotLanded) and not operator:
         return _deny(row, by, reason)
     step = doubtful_step(row)
-    if not _may_be_about(step, reference, row):
+    if not may_be_about(step, reference, row):
         return _unchanged(row)
     if isinstance(verdict, StepLanded):
         return _confirm_step(row, step, verdict.result, by, reason)
@@ -145,7 +145,7 @@ def _change(
     return done if changed else Outcome.OVERTAKEN
 
 
-def _may_be_about(step: DoubtfulStep | None, reference: Reference, row: IdempotencyKey) -> bool:
+def may_be_about(step: DoubtfulStep | None, reference: Reference, row: IdempotencyKey) -> bool:
     """True unless the reference is the downstream key of a step that is not in doubt."""
     return not _names_a_step(reference, row) or (step is not None and reference == step.key)
 

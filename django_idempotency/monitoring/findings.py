@@ -12,6 +12,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy, override
 
+from django_idempotency.core.links import docs_url
 from django_idempotency.monitoring.units import format_duration, format_interval, format_number
 
 
@@ -52,6 +53,19 @@ URGENT: Final = frozenset({Code.LEASE_OVERDUE, Code.WORK_WAITING, Code.DEAD_LETT
 ADVICE: Final = frozenset({Code.CLIENTS_UNNOTICED, Code.LOOK_ALIKE})
 
 
+class Severity(StrEnum):
+    """How soon an operator has to act, the most serious first."""
+
+    CRITICAL = "critical"  # now
+    WARNING = "warning"  # in the morning
+    ADVICE = "advice"  # nothing is wrong
+
+    def is_from(self, threshold: str) -> bool:
+        """True if this is as serious as the threshold; any text that is no severity is above all of them."""
+        order = list(Severity)
+        return threshold in order and order.index(self) <= order.index(Severity(threshold))
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One problem. Times are in seconds."""
@@ -66,6 +80,17 @@ class Finding:
     @property
     def is_advice(self) -> bool:
         return self.code in ADVICE
+
+    @property
+    def severity(self) -> Severity:
+        if self.is_urgent:
+            return Severity.CRITICAL
+        return Severity.ADVICE if self.is_advice else Severity.WARNING
+
+    @property
+    def url(self) -> str:
+        """The section of the documentation that says what to do."""
+        return docs_url("reference/findings", self.code.value)
 
 
 SENTENCES: Final[Mapping[Code, str | Promise]] = {
@@ -168,5 +193,5 @@ def describe(finding: Finding) -> str:
 
 def describe_plainly(finding: Finding) -> str:
     """Return the sentence in English, as monitors and scripts read it."""
-    with override(None):
+    with override("en"):
         return describe(finding)

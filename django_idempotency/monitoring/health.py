@@ -1,5 +1,6 @@
 """The state of the records: a few cheap queries, and what a monitor or a doctor concludes from them."""
 
+import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
@@ -147,7 +148,7 @@ def load_job_runs(using: str, clock: Clock = timezone.now) -> tuple[dict[str, Jo
         row.job: JobRun(
             row.job,
             (row.now - row.finished_at).total_seconds() if row.finished_at else None,
-            row.counts,
+            json.loads(row.counts or "{}"),
             row.error,
         )
         for row in rows

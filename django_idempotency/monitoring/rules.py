@@ -33,7 +33,7 @@ class JobRun:
 
     job: str
     finished_ago: float | None  # seconds
-    counts: str  # JSON
+    counts: Mapping[str, int]
     error: str
 
 

@@ -196,9 +196,11 @@ def test_the_resolve_command() -> None:
     said = StringIO()
     call_command(*arguments, "--landed=201", "--dry-run", stdout=said)
     call_command(*arguments, "--landed=201", '--body={"id": 7}', "--json", stdout=said)
-    assert said.getvalue().splitlines() == ["unknown", '{"outcome": "landed"}']
+    dry, done = said.getvalue().splitlines()
+    assert dry.startswith("Would mark as succeeded and store the response.")
+    assert done == (f'{{"outcome": "landed", "id": "{attempt.call.id}", "status": "completed"}}')
     assert status_of(attempt) == "completed"
-    with pytest.raises(CommandError, match="overtaken"):
+    with pytest.raises(CommandError, match="the record's status is `completed`"):
         call_command(*arguments, "--not-executed", stdout=said)
 
 

@@ -57,4 +57,4 @@ def test_every_signal_is_described() -> None:
 
 
 def test_every_finding_is_described() -> None:
-    assert named("commands.md", r"^\| `([a-z0-9]+-[a-z0-9-]+)` \|") == {code.value for code in Code}
+    assert named("findings.md", r"^## ([a-z0-9-]+)$") == {code.value for code in Code}

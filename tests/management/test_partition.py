@@ -34,6 +34,7 @@ from tests.kit.databases import another_alias, elsewhere, kill, running
 from tests.kit.records import LONG_AGO, completed
 from tests.kit.threads import Actor, actors, held_open, wait_until
 from tests.management.conftest import SCHEMA, execute
+from tests.management.terminals import Terminal
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("migrated"), pytest.mark.slow]
 
@@ -245,11 +246,6 @@ def test_a_person_is_asked_and_sees_how_far_it_is(monkeypatch: pytest.MonkeyPatc
     total = lines[-3].split()[2]
     assert lines[-3] == f"{total} of {total} pages, {RECORDS:,} records copied …"
     assert len(lines) > 5
-
-
-class Terminal(StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def test_what_is_there_already() -> None:

@@ -30,7 +30,7 @@ from django_idempotency.store.operations import StoredOperation
 from django_idempotency.store.server import Server, name_look_alike
 from tests.kit.records import change, claimed, doubtful
 
-ON_TIME: Final = {job.name: JobRun(job.name, 1.0, "{}", "") for job in SCHEDULED}
+ON_TIME: Final = {job.name: JobRun(job.name, 1.0, {}, "") for job in SCHEDULED}
 WELL: Final = Snapshot(
     oldest_overdue=None,
     oldest_waiting=None,
@@ -156,7 +156,7 @@ def test_a_job_that_failed_and_is_late_is_found_twice() -> None:
 
 
 def test_a_job_without_a_schedule_is_never_late_but_may_fail() -> None:
-    runs = {**ON_TIME, "work": JobRun("work", 1e9, "{}", "gone")}
+    runs = {**ON_TIME, "work": JobRun("work", 1e9, {}, "gone")}
     assert [each.code for each in find_problems(replace(WELL, runs=runs))] == [Code.JOB_FAILED]
 
 

@@ -7,7 +7,7 @@ from celery import current_app
 from django.core.management import get_commands, load_command_class
 
 from django_idempotency import maintenance, tasks
-from django_idempotency.management.base import JobCommand
+from django_idempotency.management.jobs import JobCommand
 from django_idempotency.monitoring.jobs import JOBS, SCHEDULED, Job
 
 

@@ -18,7 +18,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from testproject.servers import ROOT
+from testproject.http import NotConnected, exchange
+from testproject.servers import ROOT, free_port
 from tests import servers
 from tests.kit.threads import wait_until
 
@@ -86,7 +87,9 @@ def test_the_demo_walks_once_and_every_step_answers_as_it_should(database: list[
     with demo("--once", *database) as process:
         said, _ = process.communicate(timeout=120)
     assert process.returncode == 0, said
-    assert "She got the stored answer, byte for byte." in said
+    assert "She got the stored response, byte for byte." in said
+    assert "\x1b" not in said
+    assert "Look at it" not in said, "the service is gone when this is read"
     assert "idempotency_outcome_unknown" in said
     assert "(the worker's log: resume_operations: {'landed': 1})" in said
     assert re.search(r"All \d+ steps answered as they should\.", said)
@@ -100,7 +103,11 @@ def test_the_demo_goes_on_serving_says_what_to_try_and_stops_at_control_c() -> N
         while not (lines and "curl -i" in lines[-1]):
             lines.append(process.stdout.readline())
             assert lines[-1], "".join(lines)
-        assert re.search(r"http://\S+/admin/ \(user admin, password admin\)", "".join(lines))
+        said = "".join(lines)
+        assert re.search(r"http://\S+/admin/ +\(user admin, password admin\)", said)
+        pages = re.findall(r"Look at it .*\n +(http://\S+)", said)
+        assert [exchange("GET", page).status for page in pages] == [302] * 3, "each leads to the login"
+        assert "idempotency_inspect order-4" in said
         url = lines[-1].split()[2]
         assert url.endswith("/payments/")
         process.send_signal(signal.SIGINT)
@@ -109,9 +116,15 @@ def test_the_demo_goes_on_serving_says_what_to_try_and_stops_at_control_c() -> N
     assert wait_until(lambda: not is_served(url))
 
 
-def is_served(url: str) -> bool:
-    from testproject.http import NotConnected, exchange
+def test_the_demo_says_that_its_port_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", free_port())) as taken:
+        port = taken.getsockname()[1]
+        with demo("--once", f"--port={port}") as process:
+            said, _ = process.communicate(timeout=60)
+    assert (process.returncode, said) == (2, f"Port {port} is in use: name another with --port, or leave it out.\n")
 
+
+def is_served(url: str) -> bool:
     try:
         return bool(exchange("GET", url))
     except NotConnected:

@@ -1,7 +1,6 @@
 """The sections of the dashboard: numbers become sentences, charts and, under each chart, a table."""
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
@@ -209,8 +208,8 @@ def _describe_run(name: str, run: JobRun | None) -> list[str]:
     return [label, ended, run.error or _describe_counts(run.counts)]
 
 
-def _describe_counts(counts: str) -> str:
-    done = {name.replace("_", " "): count for name, count in json.loads(counts or "{}").items() if count}
+def _describe_counts(counts: Mapping[str, int]) -> str:
+    done = {name.replace("_", " "): count for name, count in counts.items() if count}
     return ", ".join(f"{name} {format_number(count)}" for name, count in done.items()) or _("nothing to do")
 
 

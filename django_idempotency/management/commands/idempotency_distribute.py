@@ -1,12 +1,13 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django_idempotency.management.base import LayoutCommand
+from django_idempotency.management.layout import LayoutCommand
 from django_idempotency.store.distribution import plan_distribution
 from django_idempotency.store.layout import Change
 
 
 class Command(LayoutCommand):
+    section = "idempotency_distribute"
     help = "Distribute the table of the records over the nodes of Citus, by scope."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -1,18 +1,17 @@
-import json
 from argparse import ArgumentParser
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from shutil import get_terminal_size
-from typing import Any, Final
-
-from django.core.management.base import BaseCommand, CommandError
+from typing import Any, ClassVar, Final
 
 from django_idempotency.core.policy import Mode, Policy
 from django_idempotency.core.states import LostLease
 from django_idempotency.flow.registry import find_reconciler
 from django_idempotency.http.inventory import ListedEndpoint, Protection, take_inventory
+from django_idempotency.management.base import CommandError, PackageCommand, add_json
+from django_idempotency.management.tables import format_rows
 from django_idempotency.monitoring.units import format_interval
 
 HEADINGS: Final = {
@@ -32,7 +31,14 @@ WHAT_TO_DO: Final = (
 )
 
 
-class Command(BaseCommand):
+class Command(PackageCommand):
+    section = "idempotency_endpoints"
+    examples = ("", "--fail-unprotected --allow '/legacy/*'", "--json")
+    exit_codes: ClassVar[Mapping[int, str]] = {
+        0: "the endpoints are listed",
+        1: "an endpoint is unprotected, with --fail-unprotected; or the URLconf cannot be read",
+        2: "the arguments are wrong",
+    }
     help = "List every endpoint of the project, and what protects it. Opens no database."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -45,7 +51,7 @@ class Command(BaseCommand):
             metavar="PATTERN",
             help="with --fail-unprotected: accept endpoints with this path or route name, such as '/legacy/*'",
         )
-        parser.add_argument("--json", action="store_true", help="print the list as JSON")
+        add_json(parser, "the list")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["allow"] and not options["fail_unprotected"]:
@@ -57,9 +63,9 @@ class Command(BaseCommand):
         left_out = Counter(entry.package for entry in found if entry.is_foreign and not options["all"])
         listed = [entry for entry in found if options["all"] or not entry.is_foreign]
         if options["json"]:
-            self.stdout.write(json.dumps({"endpoints": list(map(describe_entry, listed)), "not_listed": left_out}))
+            self.write_json({"endpoints": list(map(describe_entry, listed)), "not_listed": left_out})
         else:
-            self.stdout.write("\n".join(format_list(listed, left_out, get_terminal_size().columns)))
+            self.say("\n".join(format_list(listed, left_out, get_terminal_size().columns)))
         if options["fail_unprotected"]:
             _reject_unprotected(listed, options["allow"])
 
@@ -156,21 +162,6 @@ def _format_mode(entry: ListedEndpoint, policy: Policy) -> tuple[str, str, str]:
         return policy.mode, "", ""
     reconciler = "reconciler" if find_reconciler(entry.operation) else WITHOUT_RECONCILER[policy.on_lost_lease]
     return f"{policy.mode}, {entry.transaction}", f"lease {format_interval(policy.lease)}", reconciler
-
-
-def format_rows(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    """Yield rows as a table. If it is wider than that, only methods and paths are columns, and rows are wrapped."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    columns = len(widths) if sum(widths) + 2 * len(widths) <= width else 2
-    for row in rows:
-        line = " "
-        padded = [cell.ljust(longest) for cell, longest in zip(row, widths, strict=True)][:columns]
-        for cell in (*padded, *filter(None, row[columns:])):
-            if len(line) + 1 + len(cell) > width:
-                yield line.rstrip()
-                line = " " * 7
-            line += f" {cell} "
-        yield line.rstrip()
 
 
 def format_methods_and_paths(entry: ListedEndpoint) -> str:

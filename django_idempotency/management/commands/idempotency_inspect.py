@@ -1,60 +1,100 @@
 import json
 from argparse import ArgumentParser
-from typing import Any
+from typing import Any, ClassVar, Final
 
-from django.core.management.base import CommandError
 from django.forms.models import model_to_dict
+from django.utils.translation import override
 
 from django_idempotency.console.bodies import CONTENT
-from django_idempotency.flow.resolve import find_record
-from django_idempotency.management.base import StoreCommand, add_database, choose_database, parse_text
+from django_idempotency.console.timeline import load_steps
+from django_idempotency.core.progress import StepState
+from django_idempotency.fields import StatementNow
+from django_idempotency.management.base import PackageCommand, add_database, add_json
+from django_idempotency.management.references import Target, add_reference, find_target
+from django_idempotency.management.story import write_story
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
+from django_idempotency.monitoring.units import format_moment
+
+SECRET: Final = ("attempt_token",)  # it lets its holder end the attempt
+STORED_AS_JSON: Final = ("response_headers", "arguments", "progress")
+RENAMED: Final = {"steps_done": "marks"}  # of an effect two are written: before it and after it
 
 
-class Command(StoreCommand):
-    help = "Show one record and what happened to it. Contents are only shown with --body."
+class Command(PackageCommand):
+    help = "Tell the story of one record. Contents are only shown with --body."
+    section = "idempotency_inspect"
+    examples: ClassVar[tuple[str, ...]] = ("order-4711", "5f1c7fd0-53d4-5d6a-9d0a-6a1f3f3d2c55 --all --json")
+    exit_codes: ClassVar[dict[int, str]] = {
+        0: "the record is shown",
+        1: "there is no such record, or several have this key",
+        2: "the arguments are wrong",
+    }
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("record", type=parse_text, help="a record's id, a downstream key, or the client's key")
+        add_reference(parser)
+        parser.add_argument("--all", action="store_true", help="show every column, the attempt token too")
         parser.add_argument(
             "--body",
             action="store_true",
             help="also show stored headers and body, an operation's data, and the fingerprint",
         )
         add_database(parser)
-        parser.add_argument("--json", action="store_true", help="print it as JSON")
+        add_json(parser, "the record and its events")
 
+    @override("en")
     def handle(self, *args: Any, **options: Any) -> None:
-        using = choose_database(options)
-        found = find_rows(options["record"], using)
-        if not found:
-            raise CommandError("There is no such record. Records are deleted after their retention.")
-        shown = [{**load_fields(row, content=options["body"]), "events": load_events(row, using)} for row in found]
+        target = with_time(find_target(options))
+        events = list(IdempotencyEvent.objects.using(target.using).filter(record_id=target.row.id).order_by("id"))
+        fields = load_fields(target.row, content=options["body"], secrets=options["all"])
         if options["json"]:
-            self.stdout.write(json.dumps(shown, default=str))
-        else:
-            self.stdout.write("\n\n".join(map(format_row, shown)))
+            self.write_json({**fields, **list_steps(target.row), "events": list(map(describe_event, events))})
+            return
+        self.say("\n".join(write_story(target, events, self.style, self.width)))
+        if options["all"] or options["body"]:
+            shown = fields if options["all"] else {name: fields[name] for name in CONTENT if name in fields}
+            self.say("\nColumns\n" + "\n".join(f"  {name}: {_as_text(value)}" for name, value in shown.items()))
 
 
-def find_rows(reference: str, using: str) -> list[IdempotencyKey]:
-    """Return the record of an id, or all with this key: one key may be used in several scopes."""
-    row = find_record(reference, using)
-    return [row] if row is not None else list(IdempotencyKey.objects.using(using).filter(key=reference.strip('"')))
+def with_time(target: Target) -> Target:
+    """Read the record again with the database's time, as the admin's pages do."""
+    rows = IdempotencyKey.objects.using(target.using).with_time().annotate(now=StatementNow())
+    return Target(rows.filter(pk=target.row.pk).first() or target.row, target.reference)
 
 
-def load_fields(row: IdempotencyKey, *, content: bool) -> dict[str, Any]:
+def load_fields(row: IdempotencyKey, *, content: bool, secrets: bool) -> dict[str, Any]:
+    """Return the columns that have a value, under the names that say what they hold."""
     values = {"id": row.id, **model_to_dict(row)}
     if row.response_body is not None:
         values["response_body"] = bytes(row.response_body).decode(errors="replace")
-    hidden = () if content else CONTENT
-    return {name: value for name, value in values.items() if value not in (None, "") and name not in hidden}
+    values |= {name: _parse(values[name]) for name in STORED_AS_JSON}
+    hidden = {*(() if content else CONTENT), *(() if secrets else SECRET)}
+    kept = {name: value for name, value in values.items() if value not in (None, "") and name not in hidden}
+    return {RENAMED.get(name, name): value for name, value in kept.items()}
 
 
-def load_events(row: IdempotencyKey, using: str) -> list[Any]:
-    trail = IdempotencyEvent.objects.using(using).filter(record_id=row.id).order_by("id")
-    return list(trail.values("at", "kind", "transition", "actor", "reason"))
+def _parse(text: str) -> Any:
+    """Return what a column of JSON holds; its text if it cannot be read."""
+    try:
+        return json.loads(text) if text else None
+    except ValueError:
+        return text
 
 
-def format_row(shown: dict[str, Any]) -> str:
-    lines = [f"{name}: {value}" for name, value in shown.items() if name != "events"]
-    return "\n".join([*lines, *(" ".join(str(part) for part in event.values() if part) for event in shown["events"])])
+def list_steps(row: IdempotencyKey) -> dict[str, Any]:
+    steps = load_steps(row)
+    if not steps:
+        return {}
+    done = [step.name for step in steps if step.state is StepState.DONE]
+    return {
+        "steps_done": done,
+        "steps_in_doubt": [step.name for step in steps if step.name not in done],
+        "downstream_keys": {step.name: row.derive(step.name) for step in steps},
+    }
+
+
+def describe_event(event: IdempotencyEvent) -> dict[str, Any]:
+    return {name: getattr(event, name) for name in ("at", "kind", "transition", "actor", "reason")}
+
+
+def _as_text(value: Any) -> str:
+    return format_moment(value) if hasattr(value, "tzinfo") else str(value)

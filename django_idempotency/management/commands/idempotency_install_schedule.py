@@ -1,17 +1,19 @@
-import json
 from argparse import ArgumentParser
 from typing import Any
 
 from django.apps import apps
-from django.core.management.base import BaseCommand, CommandError
+
+from django_idempotency.management.base import CommandError, PackageCommand, add_json
 
 
-class Command(BaseCommand):
+class Command(PackageCommand):
+    section = "idempotency_install_schedule"
+    examples = ("--dry-run", "")
     help = "Add the maintenance jobs to django-celery-beat. Existing entries are not changed."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--dry-run", action="store_true", help="only show what would be added")
-        parser.add_argument("--json", action="store_true", help="print the result as JSON")
+        add_json(parser, "the result")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not apps.is_installed("django_celery_beat"):
@@ -22,5 +24,7 @@ class Command(BaseCommand):
         from django_idempotency.management.beat import install_entries
 
         done = install_entries(dry_run=options["dry_run"])
-        text = ", ".join(f"{what}: {' '.join(names) or 'none'}" for what, names in done.items())
-        self.stdout.write(json.dumps(done) if options["json"] else text)
+        if options["json"]:
+            self.write_json(done)
+        else:
+            self.say(", ".join(f"{what}: {' '.join(names) or 'none'}" for what, names in done.items()))

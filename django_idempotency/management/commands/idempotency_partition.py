@@ -1,9 +1,8 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import CommandError
-
-from django_idempotency.management.base import LayoutCommand
+from django_idempotency.management.base import CommandError
+from django_idempotency.management.layout import LayoutCommand
 from django_idempotency.store.layout import Change
 from django_idempotency.store.partitions import plan_partitions
 
@@ -11,6 +10,7 @@ _MOST = 1024
 
 
 class Command(LayoutCommand):
+    section = "idempotency_partition"
     help = "Partition the table of the records by HASH (scope), while requests use it. For PostgreSQL."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

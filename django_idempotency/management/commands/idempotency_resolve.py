@@ -1,22 +1,17 @@
-import json
 from argparse import ArgumentParser, ArgumentTypeError
-from typing import Any
+from textwrap import fill
+from typing import Any, ClassVar, Final
 
-from django.core.management.base import CommandError
+from django.utils.translation import override
 
+from django_idempotency.console.actions import ACTIONS, Action
 from django_idempotency.console.forms import LandedForm
-from django_idempotency.core.replies import Reply
-from django_idempotency.flow.resolve import find_record, resolve, try_again
-from django_idempotency.flow.settle import Landed, NotLanded, Outcome
-from django_idempotency.management.base import StoreCommand, add_database, choose_database, parse_text
+from django_idempotency.management.base import CommandError, PackageCommand, add_database, add_json, parse_text
+from django_idempotency.management.decisions import carry_out_action, describe_effect, find_refusal
+from django_idempotency.management.references import Target, add_reference, find_target
 
-DONE = (Outcome.LANDED, Outcome.NOT_EXECUTED, Outcome.RESUMABLE, Outcome.ASKED)
-
-AS_LANDED = "it happened; store a response with this status. Makes no domain writes: make missing ones first"
-MESSAGES = {
-    Outcome.LANDED: "landed: the response is stored. No domain writes were made: check your own tables.",
-    Outcome.RESUMABLE: "resumable: the resumer or the next retry continues the operation from its step.",
-}
+AS_LANDED: Final = "it happened: store a response with this status. Makes no domain writes: make missing ones first"
+OPTIONS: Final = {action.option: action for action in ACTIONS if action.option}
 
 
 def parse_status(text: str) -> int:
@@ -26,69 +21,68 @@ def parse_status(text: str) -> int:
     return int(text)
 
 
-class Command(StoreCommand):
+class Command(PackageCommand):
     help = "Settle an unknown outcome by hand. The reason is kept in the audit trail."
+    section = "idempotency_resolve"
+    examples: ClassVar[tuple[str, ...]] = (
+        "REF --not-executed --by ada --reason 'No charge at the provider' --dry-run",
+        """REF --landed 201 --body '{"id": 7}' --by ada --reason 'Seen at the provider'""",
+        "REF --try-again --by ada --reason 'The provider answers again' --noinput",
+    )
+    exit_codes: ClassVar[dict[int, str]] = {
+        0: "it was done; with --dry-run, it would be",
+        1: "nothing was changed; the message says what was found, and what is possible",
+        2: "the arguments are wrong",
+    }
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("record", type=parse_text, help="a record's id or a downstream key")
+        add_reference(parser)
         how = parser.add_mutually_exclusive_group(required=True)
-        how.add_argument("--landed", type=parse_status, metavar="STATUS", help=AS_LANDED)
-        how.add_argument(
-            "--not-executed", action="store_true", help="it did not happen; rejected until the grace period has passed"
-        )
-        how.add_argument("--try-again", action="store_true", help="reset the reconciler's tries and retry")
+        for option, action in OPTIONS.items():
+            if action.form is LandedForm:
+                how.add_argument(option, type=parse_status, metavar="STATUS", help=AS_LANDED)
+            else:
+                how.add_argument(option, action="store_true", help=str(action.sentence))
         parser.add_argument("--body", type=parse_text, default="", help="with --landed: the response body")
         parser.add_argument(
-            "--content-type", type=parse_text, default="application/json", help="with --landed: the body's content type"
+            "--content-type",
+            type=parse_text,
+            default="application/json",
+            help="with --landed: the body's content type; application/json by default",
         )
         parser.add_argument("--by", type=parse_text, required=True, help="who decides")
         parser.add_argument("--reason", type=parse_text, required=True, help="why")
         add_database(parser)
-        parser.add_argument("--dry-run", action="store_true", help="only show the record's status")
-        parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+        parser.add_argument("--dry-run", action="store_true", help="only say what would happen")
+        parser.add_argument(
+            "--noinput", "--no-input", action="store_false", dest="interactive", help="ask for no confirmation"
+        )
+        add_json(parser, "the outcome")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if options["dry_run"]:
-            self._show_status(options)
-            return
         if not options["by"].strip() or not options["reason"].strip():
             raise CommandError("--by and --reason are kept in the audit trail and must not be empty.")
-        outcome = self._settle(options)
-        text = MESSAGES.get(outcome, outcome.replace("_", " "))
-        self.stdout.write(json.dumps({"outcome": outcome}) if options["json"] else text)
-        if outcome not in DONE:
-            raise CommandError(
-                f"The record was not changed: {outcome.replace('_', ' ')}. {self._explain(outcome, options)}"
-            )
+        action = next(each for option, each in OPTIONS.items() if options[option[2:].replace("-", "_")])
+        given = read_response(options) if options["landed"] else {}
+        target = find_target(options)
+        if options["interactive"] and self.is_dialogue and not options["dry_run"]:
+            self._confirm(action, target, given)
+        carry_out_action(self, action, target, options, **given, by=options["by"], reason=options["reason"])
 
-    def _explain(self, outcome: Outcome, options: dict[str, Any]) -> str:
-        row = find_record(options["record"], choose_database(options))
-        if row is None:
-            return "No record has this id or downstream key. For a client's key, find the id with idempotency_inspect."
-        if outcome is Outcome.POSTPONED:
-            return f"The grace period ends at {row.grace_until}; until then a message may still be in flight."
-        return f"Its status is {row.status.replace('_', ' ')}, or another step than this one is in doubt."
-
-    def _show_status(self, options: dict[str, Any]) -> None:
-        row = find_record(options["record"], choose_database(options))
-        status = row.status if row is not None else Outcome.ABSENT.value
-        self.stdout.write(json.dumps({"status": status}) if options["json"] else status.replace("_", " "))
-
-    def _settle(self, options: dict[str, Any]) -> Outcome:
-        using = choose_database(options)
-        who = {"by": options["by"], "reason": options["reason"], "using": using}
-        if options["try_again"]:
-            return try_again(options["record"], **who)
-        if options["not_executed"]:
-            return resolve(options["record"], NotLanded(), operator=True, **who)
-        return resolve(options["record"], Landed(read_reply(options), ends_operation=True), operator=True, **who)
+    def _confirm(self, action: Action, target: Target, given: dict[str, Any]) -> None:
+        with override("en"):
+            risk, refusal = str(action.risk), find_refusal(action, target)
+        self.say(f"{target.row.operation} {target.row.id}, `{target.row.status}`")
+        self.say(fill(describe_effect(action, target, **given), self.width))
+        self.say(self.style.WARNING(fill(f"This will be refused: {refusal}" if refusal else risk, self.width)))
+        if input("Type 'yes' to do it: ") != "yes":
+            raise CommandError("Nothing was changed.", "cancelled")
 
 
-def read_reply(options: dict[str, Any]) -> Reply:
+def read_response(options: dict[str, Any]) -> dict[str, Any]:
     """Return the response that the options describe, checked by the admin's form."""
     form = LandedForm({**options, "status": options["landed"]})
     if not form.is_valid():
         problems = [(name.replace("_", "-"), text) for name, each in form.errors.items() for text in each]
         raise CommandError(" ".join(f"--{option}: {text}" for option, text in problems))
-    headers = (("Content-Type", options["content_type"]),) if options["body"] else ()
-    return Reply(status=options["landed"], headers=headers, body=options["body"].encode())
+    return {"status": options["landed"], "content_type": options["content_type"], "body": options["body"]}

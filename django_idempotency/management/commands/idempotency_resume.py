@@ -1,4 +1,4 @@
-from django_idempotency.management.base import JobCommand
+from django_idempotency.management.jobs import JobCommand
 
 
 class Command(JobCommand):

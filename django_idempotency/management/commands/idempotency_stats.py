@@ -1,29 +1,39 @@
-import json
 from argparse import ArgumentParser
+from collections.abc import Iterator
 from typing import Any
 
 from django.db.models import Count
+from django.utils.translation import override
 
-from django_idempotency.management.base import StoreCommand, add_database, choose_database
+from django_idempotency.console.wording import STATES
+from django_idempotency.core.states import Status
+from django_idempotency.management.base import PackageCommand, add_database, add_json, choose_database
+from django_idempotency.management.jobs import format_counts
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.monitoring.health import Health, health
-from django_idempotency.monitoring.units import format_interval
+from django_idempotency.monitoring.rules import JobRun
+from django_idempotency.monitoring.units import format_interval, format_number
 
 
-class Command(StoreCommand):
+class Command(PackageCommand):
     help = "Count the records in each state and show the last run of each maintenance job. Reads the whole table once."
+    section = "idempotency_stats"
+    examples = ("", "--json")
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         add_database(parser)
-        parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
+        add_json(parser, "the numbers")
 
+    @override("en")
     def handle(self, *args: Any, **options: Any) -> None:
         using = choose_database(options)
         counts, now = count_statuses(using), health(using)
         if options["json"]:
-            self.stdout.write(json.dumps({"statuses": counts, **now.as_json()}))
-        else:
-            self.stdout.write("\n".join(format_lines(counts, now)))
+            self.write_json({"statuses": counts, **now.as_json()})
+            return
+        self.say("\n".join(format_lines(counts, now)))
+        for complaint in now.complaints:
+            self.say(self.style.ERROR(f"! {complaint}"))
 
 
 def count_statuses(using: str) -> dict[str, int]:
@@ -31,17 +41,23 @@ def count_statuses(using: str) -> dict[str, int]:
     return dict(rows)
 
 
-def format_lines(counts: dict[str, int], now: Health) -> list[str]:
-    """Return the numbers as a person reads them."""
-    return [
-        *(f"{status.replace('_', ' ')}: {count}" for status, count in counts.items()),
-        f"oldest unknown outcome: {format_seconds(now.oldest_unknown)}",
-        f"oldest expired lease: {format_seconds(now.oldest_overdue)}",
-        f"dead letters: {now.dead_letters}",
-        *(f"last {name}: {format_seconds(run.finished_ago)} ago, {run.counts}" for name, run in now.jobs.items()),
-        *(f"! {complaint}" for complaint in now.complaints),
-    ]
+def format_lines(counts: dict[str, int], now: Health) -> Iterator[str]:
+    """Yield the numbers as a person reads them."""
+    for status, count in counts.items():
+        yield f"{STATES[Status(status)].label}: {format_number(count)}"
+    yield f"oldest unknown outcome: {describe_age(now.oldest_unknown)}"
+    yield f"oldest dead letter: {describe_age(now.oldest_dead_letter)}"
+    yield f"oldest expired lease: {describe_age(now.oldest_overdue)}"
+    for name, run in now.jobs.items():
+        yield f"last {name}: {describe_run(run)}"
 
 
-def format_seconds(seconds: float | None) -> str:
+def describe_run(run: JobRun) -> str:
+    """Return when a job last ended, and what it did."""
+    if run.finished_ago is None:
+        return "has never ended"
+    return f"{format_interval(run.finished_ago)} ago, {format_counts(run.counts)}"
+
+
+def describe_age(seconds: float | None) -> str:
     return "none" if seconds is None else format_interval(seconds)

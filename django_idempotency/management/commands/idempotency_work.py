@@ -4,17 +4,21 @@ from dataclasses import replace
 from math import inf
 from threading import Event
 from time import monotonic
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db import Error, close_old_connections
+from django.utils.translation import override
 
 from django_idempotency.maintenance import Bounds, work
-from django_idempotency.management.base import JobCommand, check_seconds
+from django_idempotency.management.base import check_seconds
+from django_idempotency.management.jobs import JobCommand
+from django_idempotency.monitoring.units import format_interval
 from django_idempotency.signals import logger
 
 
 class Command(JobCommand):
     job = "work"
+    examples: ClassVar[tuple[str, ...]] = ("--max-runtime 50", "--forever", "--forever --every 1 --max-runtime 3600")
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
@@ -31,6 +35,8 @@ class Command(JobCommand):
             signal.signal(each, lambda *received: ending.set())
         bounds = self.make_bounds(options, stopped=ending.is_set)
         until = inf if bounds.max_runtime is None else monotonic() + bounds.max_runtime
+        if not options["json"]:
+            self.say(describe_wait(options["every"], bounds.max_runtime))
         while not ending.is_set() and (left := until - monotonic()) > 0:
             self._look(bounds if left == inf else replace(bounds, max_runtime=left), options)
             ending.wait(max(min(options["every"], until - monotonic()), 0))
@@ -44,3 +50,11 @@ class Command(JobCommand):
             return
         if counts:
             self.write_counts(counts, options)
+
+
+@override("en")
+def describe_wait(every: float, max_runtime: float | None) -> str:
+    """Return what a worker that keeps looking does, and what ends it."""
+    how_long = "" if max_runtime is None else f" for {format_interval(max_runtime)}"
+    pause = f"every {format_interval(every)}" if every >= 1 else "without a pause"
+    return f"Looking for work {pause}{how_long}. Ctrl-C or SIGTERM stops after the operation that is running."

@@ -1,0 +1,97 @@
+"""A record as a person reads it in a terminal: what it is, what happened, what can be done."""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from textwrap import wrap
+from typing import Any, Final
+
+from django.core.management.color import Style
+from django.utils import timezone
+
+from django_idempotency.conf import conf
+from django_idempotency.console.columns import describe_next
+from django_idempotency.console.record import NO_RECONCILER
+from django_idempotency.console.timeline import Entry, build_timeline
+from django_idempotency.console.wording import STATES
+from django_idempotency.core.states import Status
+from django_idempotency.management.decisions import describe_steps, find_doubtful, is_left_alone, list_commands
+from django_idempotency.management.references import Target
+from django_idempotency.models import IdempotencyEvent
+from django_idempotency.monitoring.units import format_duration, format_interval
+
+_INDENT: Final = "  "
+_TONES: Final = {"good": "SUCCESS", "bad": "ERROR", "doubt": "WARNING"}
+_STATE_TONES: Final = {"worst": "ERROR", "doubt": "WARNING", "bad": "ERROR", "good": "SUCCESS"}
+
+Paint = Callable[[str], str]
+
+
+def write_story(target: Target, events: Sequence[IdempotencyEvent], style: Style, width: int) -> Iterator[str]:
+    """Yield the lines of the story. `row.now` is the database's time."""
+    row = target.row
+    state = STATES[Status(row.status)]
+    yield f"{row.operation or row.scope}: {_paint(style, _STATE_TONES.get(state.tone, ''))(str(state.label))}"
+    yield from _wrap(str(state.meaning), width, _INDENT)
+    yield ""
+    facts = [fact for fact in list_facts(row) if fact[1]]
+    column = max(len(name) for name, _ in facts) + 2
+    for name, text in facts:
+        yield f"{_INDENT}{name:<{column}}{text}"
+    yield ""
+    yield "What happened"
+    for entry in build_timeline(row, events):
+        yield from _write_entry(entry, style, width)
+    if commands := list_commands(target):
+        yield ""
+        yield "What you can do"
+        for command, label in commands:
+            yield f"{_INDENT}manage.py {command}"
+            yield f"{_INDENT * 2}{label}"
+
+
+def list_facts(row: Any) -> Iterator[tuple[str, str]]:
+    """Yield what the record is, each with its name; empty texts are left out."""
+    yield "id", str(row.id)
+    yield "key", row.key
+    yield "principal", row.principal
+    yield "request", f"{row.request_method} {row.request_path}".strip()
+    yield "created", f"{format_clock(row.created_at)}, {format_interval(row.now - row.created_at)} ago"
+    yield "attempts", f"{row.attempts}, lease {format_interval(row.lease_seconds)}"
+    yield "steps", describe_steps(row)
+    yield "last error", row.last_error_code
+    yield "response", _describe_response(row)
+    if row.reconcile_attempts:
+        yield "reconciler", f"asked {row.reconcile_attempts} of {conf.RECONCILE_TRIES} times"
+    yield "next", str(NO_RECONCILER) if is_left_alone(row) else describe_next(row)
+    if row.status in Status.IN_DOUBT:
+        yield "downstream keys", ", ".join(row.derive(name) for name in find_doubtful(row)) or row.derive("STEP")
+
+
+def format_clock(then: datetime) -> str:
+    """Return a time in the zone of the settings."""
+    local = timezone.localtime(then) if timezone.is_aware(then) else then
+    return f"{local:%Y-%m-%d %H:%M:%S}"
+
+
+def _describe_response(row: Any) -> str:
+    if row.response_status is None or row.completed_at is None:
+        return ""
+    took = row.completed_at - (row.last_run_at or row.created_at)
+    return f"{row.response_status}, stored {format_clock(row.completed_at)}, after {format_duration(took)}"
+
+
+def _write_entry(entry: Entry, style: Style, width: int) -> Iterator[str]:
+    when = format_clock(entry.at) if entry.at else ""
+    paint = _paint(style, _TONES.get(entry.tone, ""))
+    about = f" ({entry.cite})" if entry.cite else ""
+    by = f", by {entry.actor}" if entry.actor else ""
+    yield f"{_INDENT}{when:<19}  {paint(str(entry.title))}{by}{about}"
+    yield from _wrap(entry.reason, width, " " * 23)
+
+
+def _wrap(text: str, width: int, indent: str) -> list[str]:
+    return wrap(text, max(width, 40), initial_indent=indent, subsequent_indent=indent, break_long_words=False)
+
+
+def _paint(style: Style, name: str) -> Paint:
+    return getattr(style, name) if name else str

@@ -1,0 +1,104 @@
+"""`idempotency_inspect` tells the story of a record, and keeps its secrets."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.core.management import call_command
+from django.db.models import F
+from django.utils.translation import override
+
+from django_idempotency.reconciliation import Landed, resolve
+from tests.kit.records import CREATED, change, completed, doubtful, id_of, row_of
+from tests.management.terminals import Terminal, said
+
+pytestmark = pytest.mark.django_db
+
+STEPS = '{"version":1,"steps":[["reserve","done",1],["book","done",2],["charge","started",null]]}'
+
+
+def test_the_story_has_facts_events_and_what_can_be_done() -> None:
+    attempt = doubtful()
+    change(attempt, created_at=F("created_at") - timedelta(hours=23, minutes=36), principal="user:7")
+    text = said("idempotency_inspect", str(id_of(attempt)))
+    facts, happened = text.split("What happened")
+    happened, possible = happened.split("What you can do")
+    assert facts.startswith("tests.records: unknown\n  The outcome is not known.")
+    assert "23 h 36 min ago" in facts
+    assert f"downstream keys  {attempt.derive('STEP')}" in facts
+    assert "waits for an operator, because its operation has no reconciler" in facts
+    assert "Claimed, by user:7 (T1)" in happened
+    assert "The attempt ended without a known outcome (T5)\n" in happened
+    assert f"manage.py idempotency_resolve {id_of(attempt)} --not-executed" in possible
+    assert "--try-again" not in possible, "it is no dead letter"
+    assert "idempotency_reconcile" not in possible, "nobody is registered to be asked"
+
+
+def test_steps_are_counted_and_not_their_marks() -> None:
+    attempt = doubtful()
+    change(attempt, run_name="tests.ride", progress=STEPS, steps_done=4, recovery_point="book")
+    text = said("idempotency_inspect", str(id_of(attempt)))
+    assert "2 done, 1 in doubt: charge" in text
+    assert f"downstream keys  {attempt.derive('charge')}" in text
+    found = json.loads(said("idempotency_inspect", str(id_of(attempt)), "--json"))
+    assert (found["steps_done"], found["steps_in_doubt"], found["marks"]) == (["reserve", "book"], ["charge"], 4)
+    assert found["downstream_keys"]["charge"] == attempt.derive("charge")
+
+
+@pytest.mark.parametrize("form", [[], ["--json"], ["--all", "--body"]])
+def test_progress_that_cannot_be_read_does_not_hide_the_rest(form: list[str]) -> None:
+    attempt = doubtful()
+    change(attempt, run_name="tests.ride", progress="no JSON")
+    assert str(id_of(attempt)) in said("idempotency_inspect", str(id_of(attempt)), *form)
+
+
+def test_programs_read_one_object_with_times_of_rfc_3339() -> None:
+    attempt = doubtful()
+    resolve(id_of(attempt), Landed(CREATED), by="ops@example.com", reason="seen", operator=True)
+    found = json.loads(said("idempotency_inspect", str(id_of(attempt)), "--json"))
+    assert (found["id"], found["status"], found["response_status"]) == (str(id_of(attempt)), "completed", 201)
+    assert [event["transition"] for event in found["events"]] == ["T5", "T13"]
+    created = row_of(attempt).created_at
+    assert found["created_at"].endswith("Z")
+    assert datetime.fromisoformat(found["created_at"]) == created.astimezone(UTC)
+    assert datetime.fromisoformat(found["events"][0]["at"]).tzinfo is not None
+
+
+def test_stored_json_is_no_text_inside_json() -> None:
+    attempt = completed()
+    change(attempt, arguments='{"order": 7}', response_headers='[["Location", "/orders/7"]]')
+    found = json.loads(said("idempotency_inspect", str(id_of(attempt)), "--body", "--json"))
+    assert (found["arguments"], found["response_headers"]) == ({"order": 7}, [["Location", "/orders/7"]])
+
+
+@pytest.mark.parametrize("form", [[], ["--json"], ["--body"], ["--body", "--json"]])
+def test_the_attempt_token_is_shown_on_request_alone(form: list[str]) -> None:
+    attempt = doubtful()
+    token = str(row_of(attempt).attempt_token)
+    assert token not in said("idempotency_inspect", str(id_of(attempt)), *form)
+    assert token in said("idempotency_inspect", str(id_of(attempt)), *form, "--all")
+
+
+def test_all_columns_do_not_include_contents() -> None:
+    attempt = completed()
+    change(attempt, arguments='{"card": "4242"}')
+    assert "4242" not in said("idempotency_inspect", str(id_of(attempt)), "--all")
+    assert "lease_seconds: 300" in said("idempotency_inspect", str(id_of(attempt)), "--all")
+
+
+def test_a_terminal_gets_lines_of_its_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    attempt, terminal = doubtful(), Terminal()
+    resolve(id_of(attempt), Landed(CREATED), by="ada", reason="seen " * 40, operator=True)
+    call_command("idempotency_inspect", str(id_of(attempt)), stdout=terminal, no_color=True)
+    _, reasons = terminal.getvalue().split("Settled: it happened")
+    assert max(len(line) for line in reasons.splitlines() if "seen" in line) <= 60
+
+
+def test_a_command_speaks_english_in_every_language() -> None:
+    attempt = doubtful()
+    with override("de"):
+        assert "waits for an operator" in said("idempotency_inspect", str(id_of(attempt)))
+        assert "1 record." in said("idempotency_list")
