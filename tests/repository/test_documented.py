@@ -70,6 +70,7 @@ def offered() -> dict[str, set[str]]:
         ".core.transitions",
         *(f".{path.stem}" for path in package.glob("*.py") if path.stem not in ("__init__", "urls")),
         *(f".contrib.{name}" for name in ("opentelemetry", "prometheus", "spectacular")),
+        ".testing",
     ]
     modules = [import_module(f"django_idempotency{name}") for name in names]
     return {module.__name__: set(module.__all__) for module in modules if hasattr(module, "__all__")}
