@@ -76,7 +76,7 @@ class KeyedRequests(_Factory):
     ) -> Any:  # fmt: skip
         sent = Sent(method, path, data, content_type, {**options, "secure": secure[0]} if secure else options)
         if method in _SAFE:
-            return self._send(sent)
+            return self.send(sent)
         if self._key != "":
             sent = sent.with_header(self.key_header, self._key)
         elif not has_header(self.key_header, {**self.defaults, **options}):
@@ -84,18 +84,15 @@ class KeyedRequests(_Factory):
         if self._only_compose:
             raise Composed(sent)
         self._history[:] = [sent]
-        return self._send(sent)
-
-    def _send(self, sent: Sent) -> Any:
-        return super().generic(sent.method, sent.path, sent.data, sent.content_type or "", **sent.options)
+        return self.send(sent)
 
     def send(self, sent: Sent) -> Any:
-        """Send a request that was composed before."""
-        return self._send(sent)
+        """Send a request as it was composed, or sent before."""
+        return super().generic(sent.method, sent.path, sent.data, sent.content_type or "", **sent.options)
 
     def repeat(self) -> Any:
         """Send the last request that may write again: same key, same bytes, as a client does that saw no response."""
-        return self._send(self.last)
+        return self.send(self.last)
 
     @property
     def last(self) -> Sent:

@@ -1,6 +1,6 @@
 """Kills the process at a chosen moment, as far as the database can tell."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from threading import get_ident
 from typing import Any, Final, Literal, NoReturn, TypeAlias, get_args
@@ -18,9 +18,12 @@ from django_idempotency.flow.completion import Completion
 from django_idempotency.models import IdempotencyKey
 
 Point: TypeAlias = Literal["claim", "view", "commit", "answer"]
-Act: TypeAlias = Callable[[Call], object]
-_CLAIMED: Final = (signals.reserved, signals.retried, signals.renewed, signals.taken_over)
-_ANNOUNCED_AFTER_COMMIT: Final = "claim"  # of a leased key; in atomic mode the claim is part of the transaction
+Act: TypeAlias = Callable[[Call, str], object]  # with the alias of the record's database
+
+_SIGNALS: Final = {
+    "claim": (signals.reserved, signals.retried, signals.renewed, signals.taken_over),
+    "answer": (signals.completed,),
+}
 
 
 class Crash(BaseException):
@@ -48,6 +51,8 @@ def crash_at(point: Point, *, landed: bool = False) -> Iterator[Crashed]:
     committed. "commit": the COMMIT was sent, and the process does not live to hear of it; `landed` says whether the
     database made it. "answer": everything is stored, and the client gets no response.
     """
+    if landed and point != "commit":
+        raise ValueError(f"`landed` is about a COMMIT, and not about {point!r}.")
     crashed, dead = Crashed(), list[BaseDatabaseWrapper]()
 
     def die(call: Call, using: str) -> NoReturn:
@@ -95,7 +100,7 @@ def _no_crash(point: str, crashed: Crashed) -> str:
 
 
 @contextmanager
-def at(point: Point, act: Callable[[Call, str], object], *, landed: bool = False) -> Iterator[None]:
+def at(point: Point, act: Act, *, landed: bool = False) -> Iterator[None]:
     """Call `act` when the first request in the block is at this point."""
     if point not in get_args(Point):
         raise ValueError(f"A request can be stopped at {', '.join(get_args(Point))}, and not at {point!r}.")
@@ -110,70 +115,49 @@ def at(point: Point, act: Callable[[Call, str], object], *, landed: bool = False
         for signal in _SIGNALS.get(point, ()):
             signal.connect(reach, weak=False)
             stack.callback(signal.disconnect, reach)
-        for name, method in _METHODS.get(point, _no_methods)(reach, landed).items():
+        for name, method in _methods(reach).get((point, landed), {}).items():
             stack.enter_context(mock.patch.object(Completion, name, method))
         yield
 
 
-_SIGNALS: Final = {
-    "claim": (signals.reserved, signals.retried, signals.renewed, signals.taken_over),
-    "answer": (signals.completed,),
-}
+def _methods(act: Act) -> Mapping[tuple[str, bool], Mapping[str, Callable[..., Any]]]:
+    """Return the methods of a completion that stop at a point, by the point and by whether the COMMIT landed."""
+    begin, keep, leave, note = Completion.begin_work, Completion.store, Completion.__exit__, Completion._note_commit
 
-
-def _no_methods(reach: Callable[..., None], landed: bool) -> dict[str, Callable[..., Any]]:
-    return {}
-
-
-def _claim(reach: Callable[..., None], landed: bool) -> dict[str, Callable[..., Any]]:
-    """In atomic mode the claim is announced after the COMMIT, so that the transaction has to be asked."""
-    original = Completion.begin_work
+    def reach(self: Completion) -> None:
+        act(self.attempt.call, self.attempt.using)
 
     def begin_work(self: Completion) -> None:
-        original(self)
-        if self.attempt.call.policy.mode is Mode.ATOMIC:
-            reach(self.attempt.call, self.attempt.using)
-
-    return {"begin_work": begin_work}
-
-
-def _view(reach: Callable[..., None], landed: bool) -> dict[str, Callable[..., Any]]:
-    original = Completion.store
+        begin(self)
+        if self.attempt.call.policy.mode is Mode.ATOMIC:  # its claim is announced after the COMMIT
+            reach(self)
 
     def store(self: Completion, result: object) -> None:
-        reach(self.attempt.call, self.attempt.using)
-        original(self, result)
-
-    return {"store": store}
-
-
-def _commit(reach: Callable[..., None], landed: bool) -> dict[str, Callable[..., Any]]:
-    """Before the COMMIT: raise inside the transaction. After it: before the project's on_commit hooks."""
-    leave, note = Completion.__exit__, Completion._note_commit
-
-    def reach_it(self: Completion) -> None:
-        reach(self.attempt.call, self.attempt.using)
+        reach(self)
+        keep(self, result)
 
     def exit_before(self: Completion, *raised: Any) -> bool:
         try:
             if raised[0] is None and self.state is Completion.State.STORING:
-                reach_it(self)
+                reach(self)
         except Crash as crash:
             leave(self, type(crash), crash, crash.__traceback__)
             raise
         return leave(self, *raised)
 
-    def note_commit(self: Completion) -> None:
-        note(self)
-        reach_it(self)
-
     def exit_after(self: Completion, *raised: Any) -> bool:
         done = leave(self, *raised)
-        if raised[0] is None and self.state is Completion.State.STORING:  # a test case's: it has no on_commit
-            reach_it(self)
+        if raised[0] is None and self.state is Completion.State.STORING:  # in a test case, without on_commit
+            reach(self)
         return done
 
-    return {"_note_commit": note_commit, "__exit__": exit_after} if landed else {"__exit__": exit_before}
+    def note_commit(self: Completion) -> None:
+        note(self)
+        reach(self)  # before the project's on_commit hooks
 
-
-_METHODS: Final = {"claim": _claim, "view": _view, "commit": _commit}
+    return {
+        ("claim", False): {"begin_work": begin_work},
+        ("view", False): {"store": store},
+        ("commit", False): {"__exit__": exit_before},
+        ("commit", True): {"__exit__": exit_after, "_note_commit": note_commit},
+    }

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from django.apps import apps
 from django.db import connections
+from django.test import AsyncClient
 
 from django_idempotency.core.calls import Call
 from django_idempotency.core.links import docs_url
@@ -95,9 +96,10 @@ class Trial:
 
     def __post_init__(self) -> None:
         for client in (self.given, self.other):
-            if client is not None and not isinstance(client, KeyedRequests):
+            if client is not None and (not isinstance(client, KeyedRequests) or isinstance(client, AsyncClient)):
+                kind = type(client).__name__
                 raise TypeError(
-                    f"Pass an IdempotentClient or an IdempotentAPIClient; this is a {type(client).__name__}."
+                    f"Pass an IdempotentClient or IdempotentAPIClient, not {kind}. They call async views too."
                 )
         self.client = _quiet(self.given)
 

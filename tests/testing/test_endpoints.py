@@ -8,8 +8,15 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.test import Client
 
-from django_idempotency.testing import IdempotentClient, NotIdempotent, UntestedWarning, assert_idempotent
+from django_idempotency.testing import (
+    AsyncIdempotentClient,
+    IdempotentClient,
+    NotIdempotent,
+    UntestedWarning,
+    assert_idempotent,
+)
 from django_idempotency.testing.endpoints import ENDPOINT_CHECKS
 from django_idempotency.testing.messages import DEFECTS
 from testproject.payments.models import LedgerEntry
@@ -69,6 +76,12 @@ def test_what_cannot_be_tested_is_said_loudly(alice: IdempotentClient) -> None:
     assert list(report.untested) == ["other user", "in flight", "parallel"]
     assert [str(each.message).split(": ")[1] for each in warned] == list(report.untested)
     assert "TransactionTestCase" in str(warned[-1].message)
+
+
+@pytest.mark.parametrize("client", [Client(), AsyncIdempotentClient()], ids=["no keys", "async"])
+def test_a_client_of_another_kind_is_refused(client: Any) -> None:
+    with pytest.raises(TypeError, match="IdempotentClient"):
+        assert_idempotent(post("leased"), client=client)
 
 
 @pytest.mark.django_db
