@@ -63,7 +63,7 @@ def crash_at(point: Point, *, landed: bool = False) -> Iterator[Crashed]:
         raise Crash(f"The process was killed here, at {point!r}.")
 
     try:
-        with at(point, die, landed=landed):
+        with stop_at(point, die, landed=landed):
             yield crashed
     except Crash:
         return
@@ -100,7 +100,7 @@ def _no_crash(point: str, crashed: Crashed) -> str:
 
 
 @contextmanager
-def at(point: Point, act: Act, *, landed: bool = False) -> Iterator[None]:
+def stop_at(point: Point, act: Act, *, landed: bool = False) -> Iterator[None]:
     """Call `act` when the first request in the block is at this point."""
     if point not in get_args(Point):
         raise ValueError(f"A request can be stopped at {', '.join(get_args(Point))}, and not at {point!r}.")

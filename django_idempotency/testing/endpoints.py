@@ -21,7 +21,7 @@ from django_idempotency.core.policy import Mode
 from django_idempotency.store.limits import in_transaction
 from django_idempotency.store.records import alias
 from django_idempotency.testing.clients import IdempotentClient, KeyedRequests, Sent
-from django_idempotency.testing.crashes import at
+from django_idempotency.testing.crashes import stop_at
 from django_idempotency.testing.messages import NotIdempotent, UntestedWarning
 from django_idempotency.testing.provider import FakeProvider
 from django_idempotency.testing.responses import find_difference, find_lost_header, read_body, summarize
@@ -67,6 +67,8 @@ def assert_idempotent(
         call, client or IdempotentClient(), other, effects or _count_rows, different, provider,
         frozenset(name.lower() for name in varying),
     )  # fmt: skip
+    if unknown := set(skip) - set(ENDPOINT_CHECKS):
+        raise ValueError(f"There is no check {', '.join(sorted(unknown))}. The checks: {', '.join(ENDPOINT_CHECKS)}.")
     report = Report()
     for name, check in ENDPOINT_CHECKS.items():
         if name in skip or (public and name in PRIVATE):
@@ -101,7 +103,7 @@ class Trial:
                 raise TypeError(
                     f"Pass an IdempotentClient or IdempotentAPIClient, not {kind}. They call async views too."
                 )
-        self.client = _quiet(self.given)
+        self.client = _copy_client(self.given)
 
     def new_request(self) -> Sent:
         """Return the request as `call` would send it, under a new key."""
@@ -126,7 +128,7 @@ class Trial:
         yield
         gained = self.effects() - before
         if gained > 0:
-            raise NotIdempotent(defect, f"{what}, {_times(gained)} more were counted than before")
+            raise NotIdempotent(defect, f"{what}, {_write_count(gained)} more were counted than before")
 
     def require_replay(self, sent: Sent, first: Any) -> None:
         """Send a request again, which has to get the response of the first."""
@@ -141,7 +143,7 @@ class Trial:
 
 
 def check_replay(trial: Trial) -> str:
-    """A new request, and two retries."""
+    """Send a new request, and retry it twice."""
     sent, first, _ = trial.send_first()
     for _ in range(2):
         trial.require_replay(sent, first)
@@ -149,17 +151,17 @@ def check_replay(trial: Trial) -> str:
 
 
 def check_different_request(trial: Trial) -> str:
-    """The same key with another body."""
+    """Send the same key with another body."""
     sent, first, _ = trial.send_first()
     if trial.different is None:
         changed = _change(sent)
     else:
-        key = _key_of(trial.client, sent)
+        key = _get_key(trial.client, sent)
         changed = trial.client.compose(trial.different).with_header(trial.client.key_header, key)
     with trial.no_effect("key_reused", "after a different request with the same key"):
         answer = trial.client.send(changed)
     if answer.status_code < 400:
-        raise NotIdempotent("key_reused", f"the body {_text(changed)} got {summarize(answer)}, as {_text(sent)} did")
+        raise NotIdempotent("key_reused", f"the body {_quote(changed)} got {summarize(answer)}, as {_quote(sent)} did")
     if answer.status_code >= 500:
         raise NotIdempotent("retry_failed", f"a different body under the same key got {summarize(answer)}")
     trial.require_replay(sent, first)
@@ -167,9 +169,9 @@ def check_different_request(trial: Trial) -> str:
 
 
 def check_unauthenticated(trial: Trial) -> str:
-    """A used key without credentials."""
+    """Send a used key without credentials."""
     sent, first, _ = trial.send_first()
-    stranger = _quiet(type(trial.given)())
+    stranger = _copy_client(type(trial.given)())
     with trial.no_effect("replayed_unauthenticated", "after the same request without credentials"):
         answer = stranger.send(sent.without_credentials())
     if answer.status_code < 400 and _is_same(first, answer):
@@ -178,12 +180,12 @@ def check_unauthenticated(trial: Trial) -> str:
 
 
 def check_other_user(trial: Trial) -> str:
-    """A used key from another user."""
+    """Send a used key as another user."""
     if trial.other is None:
         return "pass `other`, a client of another user"
     sent, first, _ = trial.send_first()
     before = trial.effects()
-    answer = _quiet(trial.other).send(sent.without_credentials())
+    answer = _copy_client(trial.other).send(sent.without_credentials())
     shared = answer.status_code < 400 and trial.effects() == before
     if (
         shared
@@ -196,7 +198,7 @@ def check_other_user(trial: Trial) -> str:
 
 
 def check_error(trial: Trial) -> str:
-    """The view fails after its work, and the client retries."""
+    """Let the view fail after its work, and retry."""
     _, _, usual = trial.send_first()
     sent, before, provider = trial.new_request(), trial.effects(), trial.provider
     sends_before = len(provider.keys) if provider else 0
@@ -206,7 +208,7 @@ def check_error(trial: Trial) -> str:
         reached.append(call)
         raise RuntimeError("The view failed after its work. This error was raised by assert_idempotent.")
 
-    with provider.losing() if provider else at("view", fail):
+    with provider.losing() if provider else stop_at("view", fail):
         trial.client.send(sent)
     sends_after = len(provider.keys) if provider else 0
     if not reached and not provider:
@@ -221,12 +223,14 @@ def check_error(trial: Trial) -> str:
         )
     gained = trial.effects() - before
     if gained > usual:
-        raise NotIdempotent("retried_after_error", f"a request that failed, and its retries, had {_times(gained)}")
+        raise NotIdempotent(
+            "retried_after_error", f"a request that failed, and its retries, had {_write_count(gained)}"
+        )
     return ""
 
 
 def check_in_flight(trial: Trial) -> str:
-    """A duplicate arrives while the first request runs."""
+    """Send a duplicate while the first request runs."""
     _, _, usual = trial.send_first()
     sent, before = trial.new_request(), trial.effects()
     duplicates: list[Any] = []
@@ -238,25 +242,25 @@ def check_in_flight(trial: Trial) -> str:
     def duplicate(call: Call, using: str) -> None:
         nonlocal reason
         if threads:
-            duplicates.extend(_in_threads(1, lambda: _fresh(trial.client).send(sent)))
+            duplicates.extend(_run_in_threads(1, lambda: _copy_client(trial.client).send(sent)))
         elif call.policy.mode is Mode.ATOMIC:
             reason = _ONE_CONNECTION
         else:  # the claim is committed, and no transaction is open
-            duplicates.append(_fresh(trial.client).send(sent))
+            duplicates.append(_copy_client(trial.client).send(sent))
 
-    with at("claim", duplicate):
+    with stop_at("claim", duplicate):
         first = trial.client.send(sent)
     for answer in duplicates:
         if answer.status_code not in COME_BACK_LATER and not _is_same(first, answer):
             raise NotIdempotent("in_flight", f"the first was running, and the duplicate got {summarize(answer)}")
     if (gained := trial.effects() - before) > usual:
-        raise NotIdempotent("in_flight", f"the first request and its duplicate had {_times(gained)}")
+        raise NotIdempotent("in_flight", f"the first request and its duplicate had {_write_count(gained)}")
     trial.require_replay(sent, first)
     return "" if duplicates else reason
 
 
 def check_parallel(trial: Trial) -> str:
-    """Several requests with one key at once, over connections of their own."""
+    """Send several requests with one key at once, over connections of their own."""
     if not _allows_threads():
         return _ONE_CONNECTION
     _, _, usual = trial.send_first()
@@ -265,12 +269,14 @@ def check_parallel(trial: Trial) -> str:
     def race() -> Any:
         connections[alias()].ensure_connection()
         barrier.wait(60)
-        return _fresh(trial.client).send(sent)
+        return _copy_client(trial.client).send(sent)
 
-    answers = _in_threads(PARALLEL, race)
+    answers = _run_in_threads(PARALLEL, race)
     said = ", ".join(str(answer.status_code) for answer in answers)
     if (gained := trial.effects() - before) > usual:
-        raise NotIdempotent("executed_twice", f"{PARALLEL} requests at once had {_times(gained)}; they got {said}")
+        raise NotIdempotent(
+            "executed_twice", f"{PARALLEL} requests at once had {_write_count(gained)}; they got {said}"
+        )
     failed = [each for each in answers if each.status_code >= 500 and each.status_code not in COME_BACK_LATER]
     if failed:
         raise NotIdempotent("retry_failed", f"of {PARALLEL} requests at once one got {summarize(failed[0])}")
@@ -304,7 +310,7 @@ def _allows_threads() -> bool:
     return not in_transaction(using) and connections[using].features.test_db_allows_multiple_connections
 
 
-def _in_threads(count: int, work: Callable[[], Any]) -> list[Any]:
+def _run_in_threads(count: int, work: Callable[[], Any]) -> list[Any]:
     def run() -> Any:
         try:
             return work()
@@ -315,18 +321,11 @@ def _in_threads(count: int, work: Callable[[], Any]) -> list[Any]:
         return [each.result(120) for each in [pool.submit(run) for _ in range(count)]]
 
 
-def _quiet(client: Any) -> Any:
-    """Return the client with a 500 as the response to an exception, as a server gives it."""
-    quiet = copy(client)
-    quiet.raise_request_exception = False
-    return quiet
-
-
-def _fresh(client: Any) -> Any:
-    """Return a client that does not share what it keeps of an exception."""
-    fresh = copy(client)
-    fresh.exc_info = None
-    return fresh
+def _copy_client(client: Any) -> Any:
+    """Return a client that gets a 500 for an exception, as from a server, and shares no exception with another."""
+    copied = copy(client)
+    copied.raise_request_exception, copied.exc_info = False, None
+    return copied
 
 
 def _change(sent: Sent) -> Sent:
@@ -355,7 +354,7 @@ def _change_value(value: Any) -> Any:
     return f"{value or ''}x"
 
 
-def _key_of(client: Any, sent: Sent) -> str:
+def _get_key(client: Any, sent: Sent) -> str:
     return str(sent.options["headers"][client.key_header])
 
 
@@ -364,9 +363,9 @@ def _is_same(first: Any, second: Any) -> bool:
     return where and first.status_code == second.status_code and read_body(first) == read_body(second)
 
 
-def _times(effects: int) -> str:
+def _write_count(effects: int) -> str:
     return "1 effect" if effects == 1 else f"{effects} effects"
 
 
-def _text(sent: Sent) -> str:
+def _quote(sent: Sent) -> str:
     return repr(sent.data)[:80]

@@ -17,7 +17,7 @@ from django.db import connections  # noqa: E402
 
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey  # noqa: E402
 from django_idempotency.testing import IdempotentClient, crash_at  # noqa: E402
-from django_idempotency.testing.crashes import at  # noqa: E402
+from django_idempotency.testing.crashes import stop_at  # noqa: E402
 from testproject.payments.models import LedgerEntry  # noqa: E402
 
 OF_THE_RECORD = {"id", "key", "scope", "attempt_token"}
@@ -31,7 +31,7 @@ def kill_child(client: IdempotentClient, name: str, where: dict[str, Any]) -> No
     connections.close_all()
     child = os.fork()
     if child == 0:
-        with at(act=lambda call, using: os.kill(os.getpid(), signal.SIGKILL), **where):
+        with stop_at(act=lambda call, using: os.kill(os.getpid(), signal.SIGKILL), **where):
             post(client, name)
         os._exit(1)
     _, status = os.waitpid(child, 0)

@@ -78,6 +78,11 @@ def test_what_cannot_be_tested_is_said_loudly(alice: IdempotentClient) -> None:
     assert "TransactionTestCase" in str(warned[-1].message)
 
 
+def test_a_check_that_does_not_exist_cannot_be_skipped() -> None:
+    with pytest.raises(ValueError, match="no check paralel"):
+        assert_idempotent(post("leased"), skip=["paralel"])
+
+
 @pytest.mark.parametrize("client", [Client(), AsyncIdempotentClient()], ids=["no keys", "async"])
 def test_a_client_of_another_kind_is_refused(client: Any) -> None:
     with pytest.raises(TypeError, match="IdempotentClient"):
