@@ -54,7 +54,11 @@ OPTED_IN = 'pytest_plugins = ["django_idempotency.testing.plugin"]\n'
 
 @pytest.mark.slow
 @pytest.mark.processes
-@pytest.mark.parametrize(("conftest", "arguments"), [(OPTED_IN, []), ("", ["-p", "django_idempotency.testing.plugin"])])
+@pytest.mark.parametrize(
+    ("conftest", "arguments"),
+    [(OPTED_IN, []), ("", ["-p", "django_idempotency.testing.plugin"])],
+    ids=["conftest", "option"],
+)
 def test_a_project_opts_in(tmp_path: Path, conftest: str, arguments: list[str]) -> None:
     for name, text in (("settings", SETTINGS), ("test_it", TESTS), ("conftest", conftest)):
         (tmp_path / f"{name}.py").write_text(text)
