@@ -87,7 +87,7 @@ def _revive(connection: BaseDatabaseWrapper) -> None:
 
 
 def _no_crash(point: str, crashed: Crashed) -> str:
-    page = docs_url("reference/testing", "crash_at")
+    page = docs_url("reference/testing", "crash-at")
     if crashed.ref is not None:
         return (
             f"The request was killed at {point!r}, and something between the view and the test caught that. Code that "

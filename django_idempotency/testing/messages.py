@@ -91,7 +91,7 @@ class NotIdempotent(AssertionError):
             f"  Seen: {seen}.\n"
             f"  Why it matters: {known.why}\n"
             f"  What to do: {known.remedy}\n"
-            f"  More: {docs_url('reference/testing', defect)}"
+            f"  More: {docs_url('reference/testing', defect.replace('_', '-'))}"
         )
 
 
