@@ -35,6 +35,10 @@ NOT_ON_OTHERS = [
     "acceptance/test_frameworks_killed.py",
     "acceptance/test_generated_client.py",
     "acceptance/test_graphene.py",
+    "testing/test_clients.py",
+    "testing/test_plugin.py",
+    "testing/test_provider.py",
+    "testing/test_responses.py",
 ]
 # Each is started from packages. The first two are raced in every run; --engine runs all of ON_ENGINES on one of them.
 ENGINES = ["pgbouncer", "hash", "replication", "galera", "citus"]

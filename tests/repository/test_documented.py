@@ -19,6 +19,9 @@ from django_idempotency.http.context import Idempotency, NoIdempotency
 from django_idempotency.maintenance import Bounds
 from django_idempotency.monitoring import gauges, metrics
 from django_idempotency.reconciliation import Landed, resolve
+from django_idempotency.testing import assert_idempotent
+from django_idempotency.testing.endpoints import ENDPOINT_CHECKS
+from django_idempotency.testing.messages import DEFECTS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -70,6 +73,7 @@ def offered() -> dict[str, set[str]]:
         ".core.transitions",
         *(f".{path.stem}" for path in package.glob("*.py") if path.stem not in ("__init__", "urls")),
         *(f".contrib.{name}" for name in ("opentelemetry", "prometheus", "spectacular")),
+        ".testing",
     ]
     modules = [import_module(f"django_idempotency{name}") for name in names]
     return {module.__name__: set(module.__all__) for module in modules if hasattr(module, "__all__")}
@@ -130,6 +134,15 @@ def test_every_argument_of_an_offer_is_described(offer: Any) -> None:
     page = (DOCS / "reference" / "api.md").read_text()
     section = page.split(f"\n## {offer.__name__}\n")[1].split("\n## ")[0]
     assert re.findall(r"^\| `(\w+)`", section, re.MULTILINE) == list(signature(offer).parameters)
+
+
+def test_the_testing_kit_is_described() -> None:
+    page = (DOCS / "reference" / "testing.md").read_text()
+    defects = page.split("\n## Defects\n")[1].split("\n## ")[0]
+    assert re.findall(r"^### (\w+)$", defects, re.MULTILINE) == list(DEFECTS)
+    section = page.split("\n## assert_idempotent\n")[1].split("\n## ")[0]
+    options = [name for name in signature(assert_idempotent).parameters if name != "call"]
+    assert re.findall(r"^\| `([\w ]+)`", section, re.MULTILINE) == [*options, *ENDPOINT_CHECKS]
 
 
 def test_what_stripes_dialect_changes_is_described() -> None:

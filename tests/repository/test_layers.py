@@ -33,8 +33,9 @@ PARSERS = {"rfc8785", "http_sf"}
 IMPURE = {"time", "random", "secrets", "os", "socket", "threading", "subprocess", "sqlite3", "asyncio"}
 OPTIONAL = [
     "rest_framework", "celery", "drf_spectacular", "prometheus_client", "opentelemetry", "django_celery_beat",
-    "django_tenants", "ninja",
+    "django_tenants", "ninja", "factory", "pytest",
 ]  # fmt: skip
+TESTING = f"{PACKAGE}.testing"  # a project's tests may have a dependency that its service has as well
 DRIVERS = ["psycopg", "psycopg2", "MySQLdb", "pymysql", "sqlite3"]
 
 
@@ -101,7 +102,15 @@ def test_core_is_pure(module: str) -> None:
 
 @pytest.mark.parametrize("dependency", OPTIONAL)
 def test_an_optional_dependency_is_imported_by_one_file(dependency: str) -> None:
-    assert len(importers(dependency)) <= 1
+    for_tests = [module for module in importers(dependency) if module.startswith(f"{TESTING}.")]
+    assert len(for_tests) <= 1
+    assert len(importers(dependency)) - len(for_tests) <= 1
+
+
+def test_only_tests_import_the_testing_kit() -> None:
+    for module, tree in MODULES.items():
+        kit = [name for name in own(tree) if name.startswith(TESTING)]
+        assert not kit or module.startswith(TESTING), f"{module} imports {kit}"
 
 
 @pytest.mark.parametrize("parser", sorted(PARSERS))
@@ -135,5 +144,11 @@ def test_the_store_alone_speaks_sql() -> None:
 @pytest.mark.parametrize("module", [name for name in MODULES if (ROOT.parent / name.replace(".", "/")).is_dir()])
 def test_a_package_imports_nothing_of_its_own(module: str) -> None:
     """Importing one module must not need the app registry for another's sake. The root offers what is pure."""
-    outside = [name for name in own(MODULES[module]) if not name.startswith(f"{PACKAGE}.core.")]
-    assert (outside if module == PACKAGE else own(MODULES[module])) == []
+    found = own(without_annotations(MODULES[module]))
+    assert [name for name in found if module != PACKAGE or not name.startswith(f"{PACKAGE}.core.")] == []
+
+
+def without_annotations(tree: ast.Module) -> ast.Module:
+    """What runs: not the imports for type checkers alone."""
+    run = [node for node in tree.body if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")]
+    return ast.Module(run, [])

@@ -9,8 +9,10 @@ import unittest
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+from django.db import connection
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^(?P<above>[^\n]*\n)?```python[^\n]*\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -45,9 +47,10 @@ def run_cases(name: str, names: dict[str, Any]) -> None:
     shown = [case for case in names.values() if isinstance(case, type) and case.__module__ == name]
     for case in shown:
         if issubclass(case, unittest.TestCase):
-            outcome = unittest.defaultTestLoader.loadTestsFromTestCase(case).run(unittest.TestResult())
+            with mock.patch.object(connection, "close"):  # a case closes it at its end, and the next one needs it
+                outcome = unittest.defaultTestLoader.loadTestsFromTestCase(case).run(unittest.TestResult())
             assert outcome.testsRun
-            assert outcome.wasSuccessful(), [*outcome.errors, *outcome.failures]
+            assert outcome.wasSuccessful(), "\n".join(text for _, text in [*outcome.errors, *outcome.failures])
 
 
 def test_an_excuse_stands_above_a_block() -> None:
