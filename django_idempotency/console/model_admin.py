@@ -63,7 +63,7 @@ class IdempotencyKeyAdmin(_Admin):
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         """Allow the filters' own lookups; reject NUL, which PostgreSQL would reject later."""
-        return lookup in {each.parameter_name for each in FILTERS} and "\x00" not in str(value)
+        return lookup in {name for each in FILTERS for name in each.names()} and "\x00" not in str(value)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

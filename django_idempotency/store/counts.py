@@ -20,8 +20,8 @@ ACCUMULATE = Statement(
 OVER_TIME = Statement(
     "",
     """
-    SELECT FLOOR(-({left minute}) / %(width)s) AS slot, outcome, SUM(count) FROM idempotency_count
-    WHERE minute > {now + %(since)s} GROUP BY slot, outcome
+    SELECT FLOOR(-({left minute}) / %(width)s) AS slot, operation, outcome, SUM(count) FROM idempotency_count
+    WHERE minute > {now + %(since)s} GROUP BY slot, operation, outcome
     """,
 )
 
@@ -31,11 +31,14 @@ def accumulate(ago: float, operation: str, outcome: str, amount: int, using: str
     ACCUMULATE.run(using, since=-ago, operation=operation, outcome=outcome, amount=amount)
 
 
-def read_slots(seconds: float, slots: int, using: str) -> dict[str, dict[int, int]]:
-    """Return for each outcome how often it happened in each slot of a period that ends now; slot 0 is the newest."""
-    found: dict[str, dict[int, int]] = {}
-    for slot, outcome, count in OVER_TIME.rows(using, width=seconds / slots, since=-seconds):
-        place, counts = min(max(int(slot), 0), slots - 1), found.setdefault(outcome, {})
+def read_slots(seconds: float, slots: int, using: str) -> dict[tuple[str, str], dict[int, int]]:
+    """Return for each operation and outcome how often it happened in each slot of a period that ends now.
+
+    Slot 0 is the newest.
+    """
+    found: dict[tuple[str, str], dict[int, int]] = {}
+    for slot, operation, outcome, count in OVER_TIME.rows(using, width=seconds / slots, since=-seconds):
+        place, counts = min(max(int(slot), 0), slots - 1), found.setdefault((operation, outcome), {})
         counts[place] = counts.get(place, 0) + int(count)
     return found
 
