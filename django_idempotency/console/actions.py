@@ -41,6 +41,7 @@ class Action:
     dangerous: bool = False
     after_grace: bool = False
     polls: bool = False
+    across: bool = False  # may be done to all records of a filter at once
     form: type[ReasonForm] = ReasonForm
 
     @property
@@ -128,6 +129,7 @@ ACTIONS: Final = (
         Trace(Kind.DISMISSED, _("Marked as not executed by an operator"), "good"),
         dangerous=True,
         after_grace=True,
+        across=True,
     ),
     Action(
         "try-again",
@@ -138,6 +140,7 @@ ACTIONS: Final = (
         try_again,
         (Outcome.ASKED,),
         Trace(Kind.RESET, _("All tries were given back by an operator"), "move"),
+        across=True,
     ),
     Action(
         "enqueue",

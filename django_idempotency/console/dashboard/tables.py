@@ -69,7 +69,9 @@ def _format_rate(per_second: float) -> str:
     """Return a rate in the unit in which it is a number of one or more."""
     if per_second * 60 >= 1:
         return _("%s per min") % number_format(per_second * 60, decimal_pos=1)
-    return _("%s per h") % number_format(per_second * 3600, decimal_pos=1)
+    if per_second * 3600 >= 1:
+        return _("%s per h") % number_format(per_second * 3600, decimal_pos=1)
+    return _("%s per d") % number_format(per_second * 86_400, decimal_pos=1)
 
 
 def _link(text: str, count: int, url: str) -> str | Link:
