@@ -51,8 +51,12 @@ def report() -> int:
     from django.conf import settings
     from django.db import connection
 
+    from django_idempotency.store.counts import merge_oldest_hour
+
     settings.IDEMPOTENCY = {"COUNT_OUTCOMES": True}
-    found = [each for period in ("day", "week") for each in measured(period)]
+    while merge_oldest_hour("default"):  # as the reaper does
+        pass
+    found = [each for period in ("hour", "day", "week", "month") for each in measured(period)]
     connection.close()
     return int(any("Seq Scan on idempotency_key" in plan for plan in found))
 
