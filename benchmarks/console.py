@@ -50,6 +50,8 @@ def report() -> int:
     call_command("migrate", verbosity=0)
     while merge_oldest_hour("default"):  # as the reaper does
         pass
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE idempotency_count")
     client, bad = somebody(), 0
     print(f"\n{'page':58}{'queries':>8}{'time':>10}   the plan that took longest")
     for title, path in pages():
@@ -142,9 +144,12 @@ def cheap(client: Any, title: str, path: str) -> bool:
 def plan(sql: str) -> tuple[float, str]:
     from django.db import connection
 
+    best: list[Any] = []
     with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}")
-        explained = cursor.fetchone()[0][0]
+        for _ in range(3):  # the machine may do something else
+            cursor.execute(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {sql}")
+            best.append(cursor.fetchone()[0][0])
+    explained = min(best, key=lambda each: each["Execution Time"])
     steps = [step for step in nodes(explained["Plan"]) if "Scan" in step and "Subquery" not in step]
     return explained["Execution Time"], ", ".join(steps)
 

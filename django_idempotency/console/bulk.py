@@ -62,7 +62,7 @@ def find_page(admin: Any, request: HttpRequest) -> HttpResponse | None:
     return HttpResponseRedirect(request.get_full_path())
 
 
-def as_view(admin: Any) -> Any:
+def make_view(admin: Any) -> Any:
     """Return the view, which no transaction surrounds: what was done stays done if the request is cut off."""
 
     @require_http_methods(["GET", "HEAD", "POST"])

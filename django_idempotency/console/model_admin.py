@@ -87,7 +87,7 @@ class IdempotencyKeyAdmin(_Admin):
         dashboard = self.admin_site.admin_view(partial(page.view, self))
         return [
             path("dashboard/", dashboard, name="django_idempotency_dashboard"),
-            path("act/<slug:name>/all/", bulk.as_view(self), name="django_idempotency_act_on_all"),
+            path("act/<slug:name>/all/", bulk.make_view(self), name="django_idempotency_act_on_all"),
             path("act/<slug:name>/", confirmation.as_view(self), name="django_idempotency_act"),
             *super().get_urls(),
         ]

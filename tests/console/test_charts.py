@@ -13,7 +13,7 @@ import django_idempotency
 from django_idempotency.console.dashboard.charts import (
     Bar,
     Panel,
-    Part,
+    BarPart,
     Range,
     Tick,
     draw_bars,
@@ -50,7 +50,7 @@ def panel(*values: float) -> Panel:
 
 def drawn(label: str = "label") -> dict[str, str]:
     return {
-        "bars": draw_bars(label, [Bar(label, label, [Part("good", 1)])]),
+        "bars": draw_bars(label, [Bar(label, label, [BarPart("good", 1)])]),
         "panels": draw_panels(label, [Panel(label, label, label, "good", [1], [label])], [Tick(0.5, label)]),
         "ranges": draw_ranges(label, [Range(label, label, 0.1, 1, 30, False)], [*AXIS, Tick(1e3, label)], LEGEND),
     }
@@ -80,24 +80,25 @@ def test_every_colour_is_in_the_style_sheet() -> None:
 
 def test_bars_share_one_scale_that_begins_at_zero() -> None:
     svg = draw_bars(
-        "t", [Bar("a", "4", [Part("good", 4)]), Bar("b", "1", [Part("good", 1)]), Bar("c", "0", [Part("good", 0)])]
+        "t",
+        [Bar("a", "4", [BarPart("good", 4)]), Bar("b", "1", [BarPart("good", 1)]), Bar("c", "0", [BarPart("good", 0)])],
     )
     assert [share(each.get("width")) for each in filled(svg)] == [100, 25]
     assert words(svg) == ["a", "4", "b", "1", "c", "0"]
 
 
 def test_the_parts_of_a_bar_stand_side_by_side() -> None:
-    first, second = filled(draw_bars("t", [Bar("a", "4", [Part("bad", 3), Part("worst", 1)])]))
+    first, second = filled(draw_bars("t", [Bar("a", "4", [BarPart("bad", 3), BarPart("worst", 1)])]))
     assert (share(first.get("x")), share(first.get("width"))) == (0, 75)
     assert (share(second.get("x")), share(second.get("width"))) == (75, 25)
 
 
 def test_one_among_millions_can_still_be_seen() -> None:
-    small = filled(draw_bars("t", [Bar("a", "", [Part("good", 5e6)]), Bar("b", "", [Part("worst", 1)])]))[1]
+    small = filled(draw_bars("t", [Bar("a", "", [BarPart("good", 5e6)]), Bar("b", "", [BarPart("worst", 1)])]))[1]
     assert share(small.get("width")) > 0.5
 
 
-@pytest.mark.parametrize("rows", [[], [Bar("a", "0", [Part("good", 0)])], [Bar("a", "0", [])]])
+@pytest.mark.parametrize("rows", [[], [Bar("a", "0", [BarPart("good", 0)])], [Bar("a", "0", [])]])
 def test_bars_of_nothing_are_empty(rows: list[Bar]) -> None:
     assert filled(draw_bars("t", rows)) == []
 
@@ -165,13 +166,13 @@ def test_what_is_beyond_the_axis_stands_at_its_end(seconds: float) -> None:
 
 def test_a_picture_is_as_high_as_its_rows() -> None:
     one, two = (
-        int(parsed(draw_bars("t", [Bar("a", "", [Part("good", 1)])] * rows)).get("height", 0)) for rows in (1, 2)
+        int(parsed(draw_bars("t", [Bar("a", "", [BarPart("good", 1)])] * rows)).get("height", 0)) for rows in (1, 2)
     )
     assert two == 2 * one
 
 
 LISTS = [
-    draw_bars("t", [Bar("a", "4", [Part("good", 3, "?a=1&b=2"), Part("bad", 1, "?c=3")], "?d=4")]),
+    draw_bars("t", [Bar("a", "4", [BarPart("good", 3, "?a=1&b=2"), BarPart("bad", 1, "?c=3")], "?d=4")]),
     draw_panels("t", [Panel("a", "4", "", "good", [4, 0], ["x", "y"], "?d=4", ["?a=1&b=2", "?c=3"], "4")], []),
     draw_ranges("t", [Range("a", "4", 1, 2, 30, False, "?d=4")], AXIS, LEGEND),
 ]

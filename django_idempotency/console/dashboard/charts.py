@@ -19,7 +19,7 @@ PANEL: Final = LINE + PLOT + 14
 RANGE_ROW: Final = LINE + 18 + 10
 
 
-class Part(NamedTuple):
+class BarPart(NamedTuple):
     """A piece of a bar."""
 
     tone: str
@@ -33,7 +33,7 @@ class Bar:
 
     label: str
     value: str  # as it is written beside the label
-    parts: Sequence[Part]  # side by side
+    parts: Sequence[BarPart]  # side by side
     url: str = ""
 
 

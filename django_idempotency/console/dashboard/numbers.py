@@ -12,6 +12,7 @@ from typing import Final
 
 from django_idempotency.conf import conf
 from django_idempotency.console.dashboard.tally import Tally
+from django_idempotency.console.filters import FAILURES
 from django_idempotency.core.states import Status
 from django_idempotency.flow.unattended import lacks_reconciler
 from django_idempotency.monitoring.durations import OperationStats, load_operations
@@ -24,7 +25,6 @@ from django_idempotency.store.records import alias
 
 LIMITS: Final = Limits(sample=5_000, newest=10_000, open=50_000)
 FRESH_SECONDS: Final = 15.0
-FAILURES: Final = Status.IN_DOUBT | {Status.FAILED, Status.FAILED_RETRYABLE}
 
 
 @dataclass(frozen=True, slots=True)

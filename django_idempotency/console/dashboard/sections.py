@@ -95,7 +95,7 @@ def _build_states(
     for status in statuses:
         count, url = _format_count(found, status, is_estimated), links.list(status=status.value)
         label, tone = str(STATES[status].label), STATES[status].tone
-        rows.append(charts.Bar(label, count, [charts.Part(tone, found.states[status], url)], url))
+        rows.append(charts.Bar(label, count, [charts.BarPart(tone, found.states[status], url)], url))
         table.append([label, Link(count, url)])
     return Section(name, title, note, "", _mark_safe(charts.draw_bars(title, rows)), [_("state"), _("keys")], table)
 
@@ -119,7 +119,7 @@ def _build_doubts(found: Figures, links: Links) -> Section:
     rows: list[charts.Bar] = []
     table: list[Cells] = []
     for number, label in enumerate(_label_ages()):
-        parts = [charts.Part(tone, found.doubts[status][number], urls[number]) for status, tone, urls in shown]
+        parts = [charts.BarPart(tone, found.doubts[status][number], urls[number]) for status, tone, urls in shown]
         texts = [_format_doubts(found, status, number) for status in statuses]
         value = " + ".join(text for text, part in zip(texts, parts, strict=True) if part.length) or "0"
         rows.append(charts.Bar(label, value, parts))
