@@ -68,7 +68,8 @@ def work_off(client: Any) -> None:
     with connection.cursor() as cursor:
         for statement in (MANY_DEAD, *DEAD_LETTERS[1:2], "ANALYZE idempotency_key", "ANALYZE idempotency_event"):
             cursor.execute(statement)
-    address, carried, clicks, began = f"{LIST}act/try-again/all/?status=dead_letter", {}, 1, time.monotonic()
+    address, clicks, began = f"{LIST}act/try-again/all/?status=dead_letter", 1, time.monotonic()
+    carried: dict[str, str] = {}
     while (answer := client.post(address, {"reason": "the provider is back", **carried})).status_code == 200:
         carried, clicks = dict(HIDDEN.findall(answer.content.decode())), clicks + 1
     print(f"\n10,000 dead letters were worked off in {time.monotonic() - began:.0f} s and {clicks} clicks")

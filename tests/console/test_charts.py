@@ -12,8 +12,8 @@ import pytest
 import django_idempotency
 from django_idempotency.console.dashboard.charts import (
     Bar,
-    Panel,
     BarPart,
+    Panel,
     Range,
     Tick,
     draw_bars,
@@ -79,10 +79,8 @@ def test_every_colour_is_in_the_style_sheet() -> None:
 
 
 def test_bars_share_one_scale_that_begins_at_zero() -> None:
-    svg = draw_bars(
-        "t",
-        [Bar("a", "4", [BarPart("good", 4)]), Bar("b", "1", [BarPart("good", 1)]), Bar("c", "0", [BarPart("good", 0)])],
-    )
+    values = {"a": 4, "b": 1, "c": 0}
+    svg = draw_bars("t", [Bar(name, str(value), [BarPart("good", value)]) for name, value in values.items()])
     assert [share(each.get("width")) for each in filled(svg)] == [100, 25]
     assert words(svg) == ["a", "4", "b", "1", "c", "0"]
 

@@ -23,7 +23,7 @@ from django_idempotency.store import counts
 from django_idempotency.store.dashboard import AGES, Group, Limits, Read, load_groups
 from django_idempotency.store.records import alias
 
-LIMITS: Final = Limits(sample=5_000, newest=10_000, open=50_000)
+LIMITS: Final = Limits(sample=5_000, newest=5_000, open=50_000)
 FRESH_SECONDS: Final = 15.0
 
 
