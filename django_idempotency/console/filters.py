@@ -26,6 +26,7 @@ Choices = Iterable[tuple[str, Any]]
 
 HOUR, _DAY, WEEK, MONTH = timedelta(hours=1), timedelta(days=1), timedelta(days=7), timedelta(days=30)
 FAILURE: Final = "failure"
+NO_ERROR: Final = "-"
 FAILURES: Final = Status.IN_DOUBT | {Status.FAILED, Status.FAILED_RETRYABLE}
 
 
@@ -150,7 +151,7 @@ class ErrorFilter(TypedFilter):
     hint = _("The complete error code, as a record shows it.")
 
     def narrow(self, rows: Rows, value: str) -> Rows:
-        return rows.filter(last_error_code=value)
+        return rows.filter(last_error_code="" if value == NO_ERROR else value)
 
 
 class ResponseFilter(TypedFilter):

@@ -220,10 +220,11 @@ def test_choosing_a_length_of_time_removes_the_range_and_the_form_keeps_the_othe
     assert '<input type="hidden" name="p"' not in page.content.decode()
 
 
-@pytest.mark.parametrize(("value", "found"), [("timeout", ["timeout"]), ("time", []), ("x" * 200, [])])
+@pytest.mark.parametrize(("value", "found"), [("timeout", ["timeout"]), ("time", []), ("x" * 200, []), ("-", ["none"])])
 def test_filter_by_error(viewer: Client, value: str, found: list[str]) -> None:
     record(Status.UNKNOWN, key="timeout", last_error_code="timeout")
     record(Status.UNKNOWN, key="other", last_error_code="refused")
+    record(Status.UNKNOWN, key="none", last_error_code="")
     assert keys(viewer.get(LIST, {"error": value})) == found
 
 

@@ -10,6 +10,7 @@ from django_idempotency.console.dashboard import endpoints
 from django_idempotency.console.dashboard.links import Link, Links
 from django_idempotency.console.dashboard.numbers import Cause, Figures, Period, Work
 from django_idempotency.console.dashboard.sections import Cells, Section
+from django_idempotency.console.filters import NO_ERROR
 from django_idempotency.console.wording import STATES, format_estimate
 from django_idempotency.core.states import Status
 from django_idempotency.monitoring.jobs import BY_NAME, SCHEDULED
@@ -100,8 +101,7 @@ def _build_causes(found: Figures, links: Links) -> Section:
 
 
 def _build_cause(cause: Cause, links: Links) -> Cells:
-    filters = {"operation": cause.operation, "status": cause.status.value, "error": cause.error}
-    url = links.list(**{name: value for name, value in filters.items() if value})
+    url = links.list(operation=cause.operation, status=cause.status.value, error=cause.error or NO_ERROR)
     label, oldest = str(STATES[cause.status].label), format_interval(cause.oldest)
     return [cause.operation or "-", cause.error or "-", label, Link(format_number(cause.count), url), oldest]
 
