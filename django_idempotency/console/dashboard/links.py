@@ -85,7 +85,7 @@ class Links:
             return "#jobs"
         if "operation" in finding.values:
             return f"{self.page(operation=finding.values['operation'])}#durations"
-        return docs_url("reference/commands", "idempotency_doctor")
+        return docs_url("reference/commands", "idempotency-doctor")
 
     def _write_moment(self, ago: float) -> str:
         return (self.now - timedelta(seconds=ago)).isoformat()

@@ -69,7 +69,7 @@ def view(model_admin: Any, request: HttpRequest) -> TemplateResponse:
         "switch": links.page(live=not links.live),
         "again": links.page(),
         "every": LIVE_SECONDS,
-        "start": docs_url("tutorial/first-endpoint") if found.is_empty else "",
+        "start": docs_url("start/quick-start") if found.is_empty else "",
         "now": to_local(links.now),
     }
     response = TemplateResponse(request, "django_idempotency/dashboard.html", context)
