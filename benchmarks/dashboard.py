@@ -51,8 +51,14 @@ def report() -> int:
     from django.conf import settings
     from django.db import connection
 
+    from django_idempotency.store.counts import merge_oldest_hour
+
     settings.IDEMPOTENCY = {"COUNT_OUTCOMES": True}
-    found = [each for period in ("day", "week") for each in measured(period)]
+    while merge_oldest_hour("default"):  # as the reaper does
+        pass
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE idempotency_count")
+    found = [each for period in ("hour", "day", "week", "month") for each in measured(period)]
     connection.close()
     return int(any("Seq Scan on idempotency_key" in plan for plan in found))
 
@@ -72,10 +78,12 @@ def measured(period: str) -> Iterator[str]:
     print(f"\nfigures of a {period}: {len(captured)} queries, {min(seconds) * 1000:.0f} ms, the first time "
           f"{seconds[0] * 1000:.0f} ms")  # fmt: skip
     for query in captured:
+        best: list[dict[str, Any]] = []
         with connection.cursor() as cursor:
-            cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {query['sql']}")
-            report = cursor.fetchone()[0]
-        explained: dict[str, Any] = report[0]
+            for _ in range(3):  # the machine may do something else
+                cursor.execute(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {query['sql']}")
+                best.append(cursor.fetchone()[0][0])
+        explained = min(best, key=lambda each: each["Execution Time"])
         steps = [step for step in nodes(explained["Plan"]) if "Scan" in step and "Subquery" not in step]
         print(f"{explained['Execution Time']:10.1f} ms   {', '.join(steps)}")
         yield ", ".join(steps)

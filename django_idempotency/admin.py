@@ -9,13 +9,15 @@ from django.contrib import admin
 from django.utils.functional import SimpleLazyObject
 from django.utils.module_loading import import_string
 
-from django_idempotency.models import IdempotencyKey
+from django_idempotency.models import Dashboard, IdempotencyKey
 
 
-def _make_when_used(*arguments: Any) -> Any:
-    return SimpleLazyObject(
-        lambda: import_string("django_idempotency.console.model_admin.IdempotencyKeyAdmin")(*arguments)
-    )
+def _make_when_used(path: str) -> Any:
+    def make(*arguments: Any) -> Any:
+        return SimpleLazyObject(lambda: import_string(f"django_idempotency.console.{path}")(*arguments))
+
+    return make  # Django calls it, as it would a class
 
 
-admin.site.register(IdempotencyKey, _make_when_used)  # type: ignore[arg-type] # Django calls it, as it would a class
+admin.site.register(IdempotencyKey, _make_when_used("model_admin.IdempotencyKeyAdmin"))
+admin.site.register(Dashboard, _make_when_used("dashboard.page.DashboardAdmin"))

@@ -126,6 +126,7 @@ def reap(bounds: Bounds | None = None) -> Counter[str]:
         if conf.COUNT_RETENTION is not None:
             old_counts = outcomes.counts_before(conf.COUNT_RETENTION, bounds.using).values_list("pk", flat=True)
             _reap_old("counts", old_counts, run)
+        _merge_counts(run)
     if run.counts["deleted"]:
         announce(signals.pruned, count=run.counts["deleted"], using=bounds.using)
     return run.counts
@@ -172,6 +173,17 @@ def _reap_old(name: str, old: QuerySet[Any], run: ActiveRun, choose: Callable[[l
             return
         kept += len(page) - len(ids)
         run.pause()
+
+
+def _merge_counts(run: ActiveRun) -> None:
+    """Keep the outcomes of hours instead of minutes once they are a day old."""
+    try:
+        while not run.bounds.dry_run and outcomes.merge_oldest_hour(run.bounds.using) and not run.is_over():
+            run.pause()
+    except Error as error:
+        if not is_contended(error):
+            raise
+        run.counts["contended"] += 1
 
 
 def _take_turns(job: str, turns: Sequence[Turn], bounds: Bounds) -> Counter[str]:

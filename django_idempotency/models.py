@@ -187,6 +187,16 @@ class IdempotencyKey(models.Model):
         return self.on_lost_lease != LostLease.UNKNOWN
 
 
+class Dashboard(IdempotencyKey):
+    """The entry in the admin's index that leads to the dashboard. It has no table and no permissions of its own."""
+
+    class Meta:
+        proxy = True
+        default_permissions = ()
+        verbose_name = _("dashboard")
+        verbose_name_plural = _("dashboard")
+
+
 class IdempotencyEvent(models.Model):
     """Something that a person will want to know about a record. Append only; never written for a plain request."""
 

@@ -42,6 +42,7 @@ class Action:
     dangerous: bool = False
     after_grace: bool = False
     polls: bool = False
+    across: bool = False  # may be done to all records of a filter at once
     form: type[ReasonForm] = ReasonForm
 
     @property
@@ -132,6 +133,7 @@ ACTIONS: Final = (
         Trace(Kind.DISMISSED, _("Marked as not executed by an operator"), "good"),
         dangerous=True,
         after_grace=True,
+        across=True,
     ),
     Action(
         "try-again",
@@ -143,6 +145,7 @@ ACTIONS: Final = (
         try_again,
         (Outcome.ASKED,),
         Trace(Kind.RESET, _("All tries were given back by an operator"), "move"),
+        across=True,
     ),
     Action(
         "enqueue",

@@ -14,8 +14,9 @@ from django.urls import URLPattern, path
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from django_idempotency.console import actions, changelist, columns, confirmation, record
+from django_idempotency.console import actions, bulk, changelist, columns, confirmation, record
 from django_idempotency.console.bodies import CONTENT
+from django_idempotency.console.bulk import BulkActionForm
 from django_idempotency.console.changelist import Listing
 from django_idempotency.console.dashboard import page
 from django_idempotency.console.filters import FILTERS
@@ -43,6 +44,7 @@ class IdempotencyKeyAdmin(_Admin):
     show_full_result_count = False
     show_facets = ShowFacets.NEVER
     actions_selection_counter = True
+    action_form = BulkActionForm
     change_list_template = "django_idempotency/console/list.html"
 
     class Media:
@@ -63,7 +65,7 @@ class IdempotencyKeyAdmin(_Admin):
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         """Allow the filters' own lookups; reject NUL, which PostgreSQL would reject later."""
-        return lookup in {each.parameter_name for each in FILTERS} and "\x00" not in str(value)
+        return lookup in {name for each in FILTERS for name in each.names()} and "\x00" not in str(value)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -85,9 +87,14 @@ class IdempotencyKeyAdmin(_Admin):
         dashboard = self.admin_site.admin_view(partial(page.view, self))
         return [
             path("dashboard/", dashboard, name="django_idempotency_dashboard"),
+            path("act/<slug:name>/all/", bulk.make_view(self), name="django_idempotency_act_on_all"),
             path("act/<slug:name>/", confirmation.as_view(self), name="django_idempotency_act"),
             *super().get_urls(),
         ]
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        chosen = bulk.find_page(self, request) if self.has_view_permission(request) else None
+        return super().changelist_view(request, extra_context) if chosen is None else chosen
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None

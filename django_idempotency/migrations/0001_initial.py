@@ -269,5 +269,18 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.CreateModel(
+            name="Dashboard",
+            fields=[],
+            options={
+                "verbose_name": "dashboard",
+                "verbose_name_plural": "dashboard",
+                "proxy": True,
+                "default_permissions": (),
+                "indexes": [],
+                "constraints": [],
+            },
+            bases=("django_idempotency.idempotencykey",),
+        ),
         migrations.RunPython(compress_bodies, migrations.RunPython.noop),
     ]

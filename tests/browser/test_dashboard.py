@@ -34,7 +34,7 @@ def address(live_server: LiveServer, settings: Any) -> Iterator[str]:
 
 @pytest.fixture
 def cookie(address: str) -> dict[str, str]:
-    return cookie_of(User.objects.create_superuser("root"), address)
+    return cookie_of(User.objects.create_superuser("root"), address.partition("/admin/")[0] + "/")
 
 
 @pytest.fixture
@@ -146,3 +146,74 @@ def test_the_other_period_and_the_tables_are_one_click_away(
     page.locator("section[aria-labelledby=open] summary").click()
     assert "dead letter" in table.inner_text()
     assert complaints == []
+
+
+@pytest.mark.usefixtures("history")
+@pytest.mark.django_db(transaction=True)
+def test_a_column_tells_its_number_by_touch_and_leads_to_its_records_by_a_second_one(
+    chromium: Any, cookie: dict[str, str], address: str
+) -> None:
+    page, complaints = opened(chromium, cookie, address, viewport=NARROW, has_touch=True)
+    column = page.locator("section[aria-labelledby=created] a .slot").last
+    column.scroll_into_view_if_needed()
+    column.tap()
+    tip = page.locator(".idem-tip")
+    assert re.fullmatch(r"\d\d:\d\d: \d+", tip.inner_text())
+    assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+    with page.expect_navigation():
+        column.tap()
+    number = int(column_number(page))
+    assert number == page.locator("#result_list tbody tr").count()
+    assert complaints == []
+
+
+def column_number(page: Any) -> str:
+    """The number of records that the list says it shows."""
+    return str(re.search(r"(\d+) record", page.locator(".idem-pager").inner_text())[1])  # type: ignore[index]
+
+
+@pytest.mark.usefixtures("history")
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_right_to_left_nothing_leaves_its_card(
+    chromium: Any, cookie: dict[str, str], address: str, settings: Any, size: dict[str, int]
+) -> None:
+    settings.LANGUAGE_CODE = "ar"
+    page, complaints = opened(chromium, cookie, address, viewport=size)
+    assert page.evaluate("document.documentElement.dir") == "rtl"
+    assert page.evaluate(OUTSIDE) == []
+    assert complaints == []
+
+
+OUTSIDE = """
+() => [...document.querySelectorAll("svg.chart")].flatMap(svg => {
+  const card = svg.closest(".card").getBoundingClientRect();
+  return [...svg.querySelectorAll("text")].filter(text => {
+    const place = text.getBoundingClientRect();
+    return place.width > 0 && (place.left < card.left || place.right > card.right);
+  }).map(text => text.textContent);
+})
+"""
+
+
+@pytest.mark.usefixtures("history")
+@pytest.mark.django_db(transaction=True)
+def test_without_scripts_everything_can_be_reached(chromium: Any, cookie: dict[str, str], address: str) -> None:
+    page, _ = opened(chromium, cookie, address, java_script_enabled=False)
+    page.get_by_label("Operation", exact=True).select_option("transfers")
+    page.get_by_role("button", name="Show").click()
+    page.get_by_role("link", name="Refresh every 30 s").click()
+    page.get_by_role("link", name="Pause the refresh").click()
+    assert "operation=transfers" in page.url
+    page.locator("section[aria-labelledby=work] td a").first.click()
+    assert page.locator("#result_list tbody tr").count() > 0
+
+
+@pytest.mark.usefixtures("history")
+@pytest.mark.django_db(transaction=True)
+def test_print_leaves_out_what_cannot_be_pressed(chromium: Any, cookie: dict[str, str], address: str) -> None:
+    page, _ = opened(chromium, cookie, address)
+    page.emulate_media(media="print")
+    for name in ("#header", "#nav-sidebar", ".breadcrumbs", ".choose", ".fresh a"):
+        assert not page.locator(name).first.is_visible()
+    assert page.locator("svg.chart").first.is_visible()

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
+from html import unescape
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
 import pytest
@@ -20,12 +23,21 @@ from django.utils import timezone
 
 from django_idempotency import Status, maintenance
 from django_idempotency.console.dashboard import numbers
-from django_idempotency.console.dashboard.numbers import PERIODS, Figures, clear_cache, load_figures, read_figures
+from django_idempotency.console.dashboard.numbers import (
+    LIMITS,
+    PERIODS,
+    Figures,
+    clear_cache,
+    load_figures,
+    read_figures,
+)
+from django_idempotency.console.dashboard.tally import Tally
 from django_idempotency.console.wording import format_estimate
 from django_idempotency.core.calls import make_record_id
-from django_idempotency.models import IdempotencyKey, MaintenanceRun
+from django_idempotency.models import IdempotencyEvent, IdempotencyKey, MaintenanceRun
 from django_idempotency.monitoring.units import format_number
 from django_idempotency.store import counts
+from django_idempotency.store.dashboard import Group, Limits, Read
 from django_idempotency.store.dialects import place_in_id_order
 from testproject.history import fill
 from tests.kit.records import change, claimed, completed, dead_letter, doubtful
@@ -44,6 +56,11 @@ def _asked_anew() -> Iterator[None]:
 
 def asked(period: str = "day") -> Figures:
     return read_figures(PERIODS[period], "default")
+
+
+def limit(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:
+    """Read fewer records than the table has, as of a large one."""
+    monkeypatch.setattr(numbers, "LIMITS", replace(LIMITS, **limits))
 
 
 # Numbers
@@ -76,9 +93,16 @@ def many(count: int, status: Status, **columns: Any) -> list[IdempotencyKey]:
     return made
 
 
+def put_all(*rows: list[IdempotencyKey]) -> None:
+    """Insert rows, dead letters with the event by which they are found."""
+    made = IdempotencyKey.objects.bulk_create([row for some in rows for row in some], batch_size=500)
+    dead = [IdempotencyEvent(record_id=row.pk, kind="dead letter") for row in made if row.status == Status.DEAD_LETTER]
+    IdempotencyEvent.objects.bulk_create(dead)
+
+
 @pytest.mark.slow
 def test_a_large_table_is_estimated_and_its_open_records_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numbers, "SAMPLE", 800)
+    limit(monkeypatch, sample=800)
     now = timezone.now()
     IdempotencyKey.objects.bulk_create(
         [
@@ -93,14 +117,13 @@ def test_a_large_table_is_estimated_and_its_open_records_are_counted(monkeypatch
     assert found.states[Status.UNKNOWN] == 7
     assert 2700 * 0.8 < found.states[Status.COMPLETED] < 2700 * 1.2
     assert 300 * 0.5 < found.states[Status.FAILED] < 300 * 1.6
-    assert sum(found.created[Status.COMPLETED][-4:-2]) == found.states[Status.COMPLETED]
+    assert sum(found.created[Status.COMPLETED][-4:-2]) == 2700, "the newest records are counted"
     assert sum(found.created[Status.UNKNOWN]) == 7
 
 
 @pytest.mark.parametrize(("rows", "more"), [(4, False), (5, True)])
 def test_too_many_open_records_are_estimated_too(monkeypatch: pytest.MonkeyPatch, rows: int, more: bool) -> None:
-    monkeypatch.setattr(numbers, "MOST", 5)
-    monkeypatch.setattr(numbers, "SAMPLE", 40)
+    limit(monkeypatch, sample=40, open=5)
     IdempotencyKey.objects.bulk_create([*many(60, Status.COMPLETED), *many(rows, Status.UNKNOWN)])
     assert (Status.UNKNOWN in asked().at_least) is more
 
@@ -171,13 +194,13 @@ def admin(client: Client) -> Client:
     return client
 
 
-def page(client: Client, period: str = "day") -> str:
-    answer = client.get(reverse("admin:django_idempotency_dashboard"), {"period": period})
+def page(client: Client, period: str = "day", **chosen: str) -> str:
+    answer = client.get(reverse("admin:django_idempotency_dashboard"), {"period": period, **chosen})
     assert answer.status_code == 200
     return answer.content.decode()
 
 
-@pytest.mark.parametrize("period", ["day", "week", "no such"])
+@pytest.mark.parametrize("period", [*PERIODS, "no such"])
 def test_a_history_is_shown(admin: Client, settings: Any, period: str) -> None:
     settings.IDEMPOTENCY = ON
     assert fill() > 100
@@ -185,7 +208,7 @@ def test_a_history_is_shown(admin: Client, settings: Any, period: str) -> None:
     text = page(admin, period)
     assert "3 outcomes need a person" in text
     assert text.count('class="chart"') == 6
-    assert text.count('class="scroll"') == 8
+    assert text.count('class="scroll"') == 10
     assert not re.search(r"<[^>]+\sstyle=", text)
 
 
@@ -194,10 +217,15 @@ def test_nothing_at_all_is_said_in_words(admin: Client) -> None:
         job()
     text = page(admin)
     assert "No problems found" in text
-    assert "Nothing is open" in text
+    assert "No key has been used yet" in text
     assert "No outcome is unknown" in text
     assert "COUNT_OUTCOMES" in text
     assert 'class="chart"' not in text
+
+
+def test_a_table_without_open_records_says_so(admin: Client) -> None:
+    completed()
+    assert "Nothing is open: every record is finished." in page(admin)
 
 
 def test_an_operations_name_is_no_markup(admin: Client) -> None:
@@ -222,7 +250,7 @@ def test_endpoints_are_listed_with_the_figures_of_their_operations(admin: Client
 def cells(text: str, heading: str) -> list[str]:
     """The cells of one row of a table."""
     (row,) = re.findall(rf'<th scope="row">{re.escape(heading)}</th>(.*?)</tr>', text)
-    return re.findall("<td>(.*?)</td>", row)
+    return [re.sub("<[^>]+>", "", cell) for cell in re.findall("<td>(.*?)</td>", row)]
 
 
 @pytest.mark.urls("tests.http.inventory_views")
@@ -263,6 +291,155 @@ def test_a_stranger_is_asked_to_log_in(client: Client) -> None:
     assert client.get(reverse("admin:django_idempotency_dashboard")).status_code == 302
 
 
+# Figures agree
+
+
+CROWDS = {"counted": {"sample": 40, "open": 50}, "estimated": {"sample": 40, "open": 10}}
+
+
+@pytest.mark.parametrize("crowd", CROWDS)
+def test_figures_about_unknown_outcomes_agree_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch, crowd: str
+) -> None:
+    limit(monkeypatch, newest=5, **CROWDS[crowd])
+    now = timezone.now()
+    ages = [*[timedelta(hours=3)] * 28, *[timedelta(hours=20)] * 2]
+    IdempotencyKey.objects.bulk_create(
+        [
+            *many(60, Status.COMPLETED, operation="a"),
+            *(row for age in ages for row in many(1, Status.UNKNOWN, operation="a", created_at=now - age)),
+        ]
+    )
+    found = asked()
+    assert (Status.UNKNOWN in found.at_least) is (crowd == "estimated")
+    assert found.work["a"].unknown == sum(found.doubts[Status.UNKNOWN]) == found.states[Status.UNKNOWN]
+    (cause,) = found.causes
+    if crowd == "counted":
+        assert found.doubts[Status.UNKNOWN] == [0, 0, 28, 2, 0, 0]
+        assert found.oldest_doubt == pytest.approx(20 * 3600, abs=60)
+        assert cause.count == sum(found.created[Status.UNKNOWN]) == found.states[Status.UNKNOWN] == 30
+
+
+def test_an_age_group_that_was_seen_is_never_shown_as_empty() -> None:
+    """A rare age may be missing from the sample, and a frequent one from what was read."""
+
+    def group(age_group: int, count: int) -> Group:
+        return Group(Status.UNKNOWN, "a", "", "", "", False, 0, age_group, count, 60.0, None, None, 0)
+
+    parts = {"sample": [group(2, 5)], "newest": [], "lease": [], "doubt": [group(3, 10)], "dead": []}
+    tally = Tally(Read(parts, 7.0, timezone.now()), Limits(sample=5, newest=5, open=10), width=60)
+    assert tally.count_all(lambda each: each.age_group) == {2: 35, 3: 10}
+
+
+def test_a_short_period_of_a_large_table_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit(monkeypatch, sample=20, newest=30)
+    old = timezone.now() - timedelta(hours=9)
+    IdempotencyKey.objects.bulk_create(
+        [*many(100, Status.COMPLETED, created_at=old), *many(29, Status.COMPLETED, operation="b")]
+    )
+    found = asked("hour")
+    assert (found.exact, found.exact_created) == (False, True)
+    assert sum(found.created[Status.COMPLETED]) == found.work["b"].created == 29
+
+
+def test_failures_are_what_did_not_succeed() -> None:
+    answered = [many(1, Status.COMPLETED, operation="op", response_status=code) for code in (503, 402)]
+    put_all(*(many(1, status, operation="op") for status in Status), *answered)
+    work = asked().work["op"]
+    assert (work.created, work.failed, work.unknown, work.dead_letters) == (10, 5, 1, 1)
+
+
+def test_one_operation_can_be_looked_at_alone(settings: Any) -> None:
+    settings.IDEMPOTENCY = ON
+    for name, count in (("one", 2), ("other", 3)):
+        put_all(*(many(count, status, operation=name) for status in (Status.UNKNOWN, Status.COMPLETED)))
+        counts.accumulate(0, name, "reserve.replay", count, "default")
+    alone = load_figures("day", "one")
+    assert (alone.states[Status.UNKNOWN], sum(alone.created[Status.COMPLETED]), sum(alone.doubts[Status.UNKNOWN])) == (
+        2,
+    ) * 3
+    assert set(alone.work) == {"one"}
+    assert {cause.operation for cause in alone.causes} == {"one"}
+    assert alone.outcomes is not None
+    assert sum(alone.outcomes["reserve.replay"]) == 2
+    assert load_figures("day").states[Status.UNKNOWN] == 5
+    assert alone.findings == load_figures("day").findings, "what needs attention does not depend on it"
+
+
+# Links
+
+
+def list_links(text: str) -> list[tuple[str, str]]:
+    """The numbers of the tables that lead to records: text and address."""
+    found = re.findall(r'<a href="([^"]*/idempotencykey/\?[^"]*)">([^<]*)</a>', text)
+    return [(label, unescape(url)) for url, label in found]
+
+
+@pytest.mark.slow
+def test_behind_every_number_are_as_many_records(admin: Client, settings: Any) -> None:
+    fill()
+    numbers_seen = 0
+    for label, url in list_links(page(admin)):
+        if label.isdecimal() and int(label) <= 50:
+            rows = admin.get(url).context["cl"].result_list
+            assert len(rows) == int(label), url
+            numbers_seen += 1
+    assert numbers_seen > 60
+
+
+def test_each_complaint_leads_to_what_it_is_about(admin: Client) -> None:
+    fill()
+    MaintenanceRun.objects.create(job="work", error="OperationalError: gone")
+    text = page(admin)
+    problems = text[text.index('class="problems"') : text.index('class="sections"')]
+    led = {unescape(url).rpartition("/")[2] for url in re.findall(r'<li><a href="([^"]+)"', problems)}
+    assert {"?needs=person", "?needs=unattended", "?status=unknown", "#jobs"} <= led
+    assert problems.count("<li>") == problems.count("<li><a ")
+    assert 'id="jobs"' in text
+
+
+@pytest.mark.parametrize("period", PERIODS)
+def test_the_operation_and_the_period_stay_chosen(admin: Client, period: str) -> None:
+    put_all(*(many(1, Status.UNKNOWN, operation=name) for name in ("one", "two")))
+    text = page(admin, period, operation="one", live="1")
+    assert '<option value="one" selected>one</option>' in text
+    assert f'href="?period={period}&amp;operation=one"' in text, "the link that pauses"
+    lists = [parse_qs(urlsplit(url).query) for _, url in list_links(text)]
+    assert lists
+    assert {query["operation"][0] for query in lists if "status" in query} == {"one"}
+
+
+@pytest.mark.parametrize(("live", "header"), [("1", "30"), ("", None)])
+def test_the_browser_refreshes_the_page_only_if_asked(admin: Client, live: str, header: str | None) -> None:
+    answer = admin.get(reverse("admin:django_idempotency_dashboard"), {"live": live})
+    assert answer.headers.get("Refresh") == header
+    assert ("Pause the refresh" in answer.content.decode()) is bool(live)
+
+
+def test_the_admins_index_leads_to_it(admin: Client, client: Client) -> None:
+    entry = "/admin/django_idempotency/dashboard/"
+    assert entry in admin.get("/admin/").content.decode()
+    assert admin.get(entry).headers["Location"] == reverse("admin:django_idempotency_dashboard")
+    assert entry in admin.get("/admin/django_idempotency/").content.decode()
+    client.force_login(User.objects.create_user("stranger", is_staff=True))
+    assert entry not in client.get("/admin/").content.decode()
+
+
+def test_its_breadcrumbs_lead_back(admin: Client) -> None:
+    text = page(admin)
+    crumbs = text[text.index("breadcrumbs") : text.index("<h1")]
+    assert reverse("admin:django_idempotency_idempotencykey_changelist") in crumbs
+    assert "<title>Idempotency dashboard | " in text
+
+
+def test_a_job_that_never_ended_has_no_result(admin: Client) -> None:
+    MaintenanceRun.objects.create(job="sweep", started_at=timezone.now())
+    assert cells(page(admin), "sweep: Mark attempts whose lease expired as unknown, and send lost messages again.") == [
+        "never",
+        "",
+    ]
+
+
 # What it costs
 
 
@@ -279,7 +456,7 @@ def test_it_takes_at_most_eight_queries(client: Client, settings: Any, superuser
 
 
 def test_no_query_scans_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numbers, "SAMPLE", 100)  # of a sample that is a good part of the table, a scan is the best plan
+    limit(monkeypatch, sample=100, newest=100)  # of a sample that is a good part of the table, a scan is the best plan
     if connection.vendor != "postgresql":
         pytest.skip("the plans are PostgreSQL's")
     now = timezone.now()

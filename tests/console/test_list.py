@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from datetime import timezone as datetime_zone
 from typing import Any
 
 import pytest
@@ -155,14 +156,104 @@ def test_pages_along_another_index_go_on_as_well(viewer: Client) -> None:
         ("hour", ["new"]),
         ("day", ["new", "hours"]),
         ("week", ["new", "hours", "days"]),
-        ("earlier", ["weeks"]),
+        ("month", ["new", "hours", "days", "weeks"]),
+        ("earlier", ["months"]),
     ],
 )
 def test_filter_by_creation(viewer: Client, choice: str, found: list[str]) -> None:
-    ages = {"new": timedelta(minutes=59), "hours": timedelta(hours=23), "days": timedelta(6), "weeks": timedelta(8)}
+    ages = {
+        "new": timedelta(minutes=59),
+        "hours": timedelta(hours=23),
+        "days": timedelta(6),
+        "weeks": timedelta(8),
+        "months": timedelta(31),
+    }
     for name, age in ages.items():
         record(Status.COMPLETED, key=name, created_at=timezone.now() - age)
     assert keys(viewer.get(f"{LIST}?created={choice}")) == found
+
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ({"created_from": "2026-03-01T12:00"}, ["13", "12"]),
+        ({"created_to": "2026-03-01T12:00"}, ["11"]),
+        ({"created_from": "2026-03-01T11:30:00", "created_to": "2026-03-01T12:30:00"}, ["12"]),
+        ({"created_from": "2026-03-01T13:30:00+01:00", "created_to": ""}, ["13"]),
+        ({"created_from": "2026-03-01T13:30:00 01:00"}, ["13"]),  # a plus sign that was not quoted
+        ({"created_from": "yesterday"}, []),
+        ({"created_from": "0001-01-01T00:00+14:00"}, []),
+        ({"created_from": "", "created_to": ""}, ["13", "12", "11"]),
+        ({"created_from": "2026-03-01T12:30", "created": "hour"}, ["13"]),
+    ],
+)
+@pytest.mark.parametrize("uses_zones", [True, False])
+def test_filter_by_a_range_of_creation(
+    viewer: Client, settings: Any, query: dict[str, str], found: list[str], uses_zones: bool
+) -> None:
+    for hour in (11, 12, 13):
+        record(Status.COMPLETED, key=str(hour), created_at=NOON.replace(hour=hour))
+    settings.USE_TZ = uses_zones
+    assert keys(viewer.get(LIST, query)) == found
+
+
+def test_a_range_is_on_the_readers_clock(viewer: Client) -> None:
+    record(Status.COMPLETED, key="noon in UTC", created_at=NOON)
+    with timezone.override(datetime_zone(timedelta(hours=5))):
+        assert keys(viewer.get(LIST, {"created_from": "2026-03-01T16:30"})) == ["noon in UTC"]
+        assert keys(viewer.get(LIST, {"created_from": "2026-03-01T17:30"})) == []
+        page = viewer.get(LIST, {"created_from": "2026-03-01T11:30:00+00:00"}).content.decode()
+    assert 'name="created_from" id="filter-from" value="2026-03-01T16:30:00"' in page
+
+
+def test_choosing_a_length_of_time_removes_the_range_and_the_form_keeps_the_other_filters(viewer: Client) -> None:
+    record(Status.COMPLETED)
+    page = viewer.get(LIST, {"created_from": "2026-03-01T12:00", "status": "completed", "p": "x"})
+    (spec,) = [each for each in page.context["cl"].filter_specs if each.parameter_name == "created"]
+    for choice in spec.choices(page.context["cl"]):
+        assert "created_from" not in choice["query_string"]
+        assert "status=completed" in choice["query_string"]
+    assert '<input type="hidden" name="status" value="completed">' in page.content.decode()
+    assert '<input type="hidden" name="p"' not in page.content.decode()
+
+
+@pytest.mark.parametrize(("value", "found"), [("timeout", ["timeout"]), ("time", []), ("x" * 200, []), ("-", ["none"])])
+def test_filter_by_error(viewer: Client, value: str, found: list[str]) -> None:
+    record(Status.UNKNOWN, key="timeout", last_error_code="timeout")
+    record(Status.UNKNOWN, key="other", last_error_code="refused")
+    record(Status.UNKNOWN, key="none", last_error_code="")
+    assert keys(viewer.get(LIST, {"error": value})) == found
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("2xx", ["201"]),
+        ("4xx", ["404", "402"]),
+        ("402", ["402"]),
+        ("403", []),
+        ("6xx", []),
+        ("٤٠٢", ["402"]),
+        ("4022", []),
+    ],
+)
+def test_filter_by_response_status(viewer: Client, value: str, found: list[str]) -> None:
+    for code in (201, 402, 404):
+        created = NOON + timedelta(seconds=code)
+        record(Status.COMPLETED, key=str(code), response_status=code, created_at=created)
+    record(Status.UNKNOWN, key="none")
+    assert keys(viewer.get(LIST, {"http": value})) == found
+
+
+def test_filter_by_failure(viewer: Client) -> None:
+    for status in Status:
+        record(status, key=f"a-{status}")
+    record(Status.COMPLETED, key="503", response_status=503)
+    found = set(keys(viewer.get(f"{LIST}?status=failure")))
+    assert found == {"a-unknown", "a-dead_letter", "a-failed", "a-failed_retryable", "503"}
 
 
 @pytest.mark.parametrize(
@@ -263,6 +354,10 @@ QUESTIONS = [
     "operation=payments.create",
     "created=day",
     "created=earlier",
+    "created_from=2026-01-01T00:00&created_to=2126-01-01T00:00",
+    "status=failure",
+    "error=timeout",
+    "http=5xx",
     "expires=past",
     "expires=day",
     "q=completed-7",

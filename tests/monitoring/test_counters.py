@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -16,8 +17,9 @@ import pytest
 from django.db import connection
 from django.test import Client as Browser
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
-from django_idempotency import json_reply, signals
+from django_idempotency import json_reply, maintenance, signals
 from django_idempotency.flow import run
 from django_idempotency.models import IdempotencyCount
 from django_idempotency.monitoring import outcomes
@@ -75,9 +77,31 @@ def test_a_count_stands_in_its_minute_by_the_databases_clock(ago: float, slot: s
     counts.accumulate(ago, "op", "x", 7, "default")
     row = IdempotencyCount.objects.get()
     assert (row.minute.second, row.minute.microsecond) == (0, 0)
-    found = counts.read_slots(3600, 60, "default")["x"]
+    found = counts.read_slots(3600, 60, "default")["op", "x"]
     assert set(found) <= slot
     assert sum(found.values()) == 7
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata"])
+def test_counts_of_hours_that_are_a_day_old_are_merged_and_none_is_lost(zone: str) -> None:
+    hour = timezone.now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=30)
+    for minute in (0, 1, 59, 60):
+        for operation in ("one", "two"):
+            at = hour + timedelta(minutes=minute)
+            IdempotencyCount.objects.create(minute=at, operation=operation, outcome="x", count=minute + 1)
+    counts.accumulate(60, "one", "x", 7, "default")
+    with timezone.override(zone):
+        maintenance.reap()
+        maintenance.reap()
+    kept = {(row.minute, row.operation): row.count for row in IdempotencyCount.objects.all()}
+    old = {key: count for key, count in kept.items() if key[0] < timezone.now() - timedelta(days=1)}
+    assert old == {
+        (hour + timedelta(hours=later), name): count
+        for later, count in ((0, 1 + 2 + 60), (1, 61))
+        for name in ("one", "two")
+    }
+    assert sum(kept.values()) - sum(old.values()) == 7
 
 
 @pytest.mark.django_db

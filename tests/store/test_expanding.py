@@ -19,7 +19,7 @@ from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.flow.run import run_call
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.store import jobs
-from django_idempotency.store.dashboard import load_records
+from django_idempotency.store.dashboard import Limits, load_groups
 from testproject.payments.models import LedgerEntry
 from tests.kit.calls import Booking, a_call
 from tests.kit.rows import snapshot
@@ -112,7 +112,7 @@ READS: list[Callable[[], Any]] = [
     partial(jobs.find_doubts, 10, "default"),
     partial(jobs.find_resumable, 10, "default"),
     partial(jobs.find_past, 10, "default"),
-    partial(load_records, 10, 10, "default"),
+    partial(load_groups, 60, 6, 60, Limits(10, 10, 10), "default"),
     lambda: list(IdempotencyKey.objects.with_time()),
 ]
 

@@ -7,7 +7,7 @@ letters keep their size. Colours are classes of the style sheet; nothing here ne
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import log
-from typing import Final
+from typing import Final, NamedTuple
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 LEAST_SHARE: Final = 0.006  # so that a small value can be seen
@@ -19,13 +19,22 @@ PANEL: Final = LINE + PLOT + 14
 RANGE_ROW: Final = LINE + 18 + 10
 
 
+class BarPart(NamedTuple):
+    """A piece of a bar."""
+
+    tone: str
+    length: float
+    url: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Bar:
     """One value with its name."""
 
     label: str
     value: str  # as it is written beside the label
-    parts: Sequence[tuple[str, float]]  # tone and length, side by side
+    parts: Sequence[BarPart]  # side by side
+    url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,9 @@ class Panel:
     tone: str
     values: Sequence[float]
     tooltips: Sequence[str]
+    url: str = ""
+    urls: Sequence[str] = ()  # of the columns
+    peak: str = ""  # where its axis ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +62,7 @@ class Range:
     high: float | None
     limit: float
     tight: bool
+    url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +73,16 @@ class Tick:
     label: str
 
 
-def draw_bars(title: str, rows: Sequence[Bar]) -> str:
-    """Draw horizontal bars on one scale that begins at zero."""
-    svg = _start_svg(title, len(rows) * BAR_ROW)
-    most = max((sum(value for _, value in row.parts) for row in rows), default=0.0)
+def draw_bars(title: str, rows: Sequence[Bar], legend: Sequence[tuple[str, str]] = ()) -> str:
+    """Draw horizontal bars on one scale that begins at zero; the legend names the tones of their parts."""
+    above = LINE if legend else 0
+    svg = _start_svg(title, above + len(rows) * BAR_ROW)
+    for number, (tone, text) in enumerate(legend):
+        _draw_rect(svg, number / 2, 4, 0.03, 10, f"fill {tone}")
+        _draw_text(svg, number / 2 + 0.05, 13, text, "small")
+    most = max((sum(part.length for part in row.parts) for row in rows), default=0.0)
     for number, row in enumerate(rows):
-        top = number * BAR_ROW
-        _draw_heading(svg, top, row.label, row.value)
-        _draw_rect(svg, 0.0, top + LINE, 1.0, BAR, "track")
-        begins = 0.0
-        for tone, value in row.parts:
-            if value > 0:
-                width = max(value / most, LEAST_SHARE)
-                _draw_rect(svg, begins, top + LINE, width, BAR, f"fill {tone}", row.value)
-                begins += width
+        _draw_bar(svg, above + number * BAR_ROW, row, most)
     return _dump(svg)
 
 
@@ -104,18 +113,35 @@ def draw_ranges(title: str, rows: Sequence[Range], ticks: Sequence[Tick], legend
     return _dump(svg)
 
 
+def _draw_bar(svg: Element, top: int, row: Bar, most: float) -> None:
+    _draw_heading(_open_link(svg, row.url), top, row.label, row.value)
+    _draw_rect(svg, 0.0, top + LINE, 1.0, BAR, "track")
+    begins = 0.0
+    for tone, length, url in row.parts:
+        if length > 0:
+            width = max(length / most, LEAST_SHARE)
+            link = _open_link(svg, url, f"{row.label}: {row.value}")
+            _draw_rect(link, begins, top + LINE, width, BAR, f"fill {tone}", f"{row.label}: {row.value}")
+            begins += width
+
+
 def _draw_panel(svg: Element, top: int, panel: Panel) -> None:
-    _draw_heading(svg, top, panel.label, panel.value, panel.more)
+    _draw_heading(_open_link(svg, panel.url), top, panel.label, panel.value, panel.more)
     base, most, width = top + LINE + PLOT, max(panel.values, default=0.0), 1 / max(len(panel.values), 1)
-    SubElement(svg, "line", {"x1": "0", "x2": "100%", "y1": f"{base}.5", "y2": f"{base}.5", "class": "base"})
-    for number, (value, tooltip) in enumerate(zip(panel.values, panel.tooltips, strict=True)):
+    for y, kind in ((base, "base"), (base - PLOT, "grid")):
+        SubElement(svg, "line", {"x1": "0", "x2": "100%", "y1": f"{y}.5", "y2": f"{y}.5", "class": kind})
+    urls = panel.urls or [""] * len(panel.values)
+    for number, (value, tooltip, url) in enumerate(zip(panel.values, panel.tooltips, urls, strict=True)):
+        slot = _open_link(svg, url if value > 0 else "", tooltip)
         if value > 0:
             height = max(round(value / most * PLOT, 1), 2)
-            _draw_rect(svg, (number + 0.1) * width, base - height, width * 0.8, height, f"fill {panel.tone}", tooltip)
+            _draw_rect(slot, (number + 0.1) * width, base - height, width * 0.8, height, f"fill {panel.tone}")
+        _draw_rect(slot, number * width, base - PLOT, width, PLOT, "slot", tooltip)  # what a pointer has to hit
+    _draw_text(svg, 0.0, base - PLOT + 10, panel.peak, "small scale")
 
 
 def _draw_range(svg: Element, top: int, row: Range, first: float, last: float) -> None:
-    _draw_heading(svg, top, row.label, row.value)
+    _draw_heading(_open_link(svg, row.url), top, row.label, row.value)
     middle = top + LINE + 8
     low, limit = (_scale_logarithmically(value, first, last) for value in (row.low, row.limit))
     high = low if row.high is None else _scale_logarithmically(row.high, first, last)
@@ -138,9 +164,19 @@ def _draw_legend(svg: Element, words: tuple[str, str, str]) -> None:
 
 
 def _start_svg(title: str, height: int) -> Element:
-    svg = Element("svg", {"class": "chart", "role": "img", "width": "100%", "height": str(height), "aria-label": title})
-    SubElement(svg, "title").text = title
-    return svg
+    return Element(
+        "svg", {"class": "chart", "role": "group", "width": "100%", "height": str(height), "aria-label": title}
+    )
+
+
+def _open_link(parent: Element, url: str, name: str = "") -> Element:
+    """Return a link to draw into; without an address, the parent.
+
+    A link with a name of its own has no text. The keyboard does not stop at it: the table has the same link.
+    """
+    if not url:
+        return parent
+    return SubElement(parent, "a", {"href": url, **({"aria-label": name, "tabindex": "-1"} if name else {})})
 
 
 def _draw_heading(svg: Element, top: int, label: str, value: str, more: str = "") -> None:

@@ -8,6 +8,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from django_idempotency.console.dashboard.links import Link, Links
 from django_idempotency.console.dashboard.numbers import Figures
 from django_idempotency.http.inventory import ListedEndpoint, Protection, take_inventory
 from django_idempotency.monitoring.units import format_duration, format_number
@@ -35,14 +36,14 @@ def count_by_protection(listed: Sequence[ListedEndpoint]) -> str:
     )
 
 
-def build_row(entry: ListedEndpoint, found: Figures) -> list[str]:
-    start = [f"{entry.shown_methods} {entry.paths[0]}", str(PROTECTION_LABELS[entry.protection])]
+def build_row(entry: ListedEndpoint, found: Figures, links: Links) -> list[str | Link]:
+    start: list[str | Link] = [f"{entry.shown_methods} {entry.paths[0]}", str(PROTECTION_LABELS[entry.protection])]
     if entry.policy is None:
         return [*start, "-", "-", "-"]
     stats = found.operations.get(entry.operation)
     runs = "-" if stats is None else format_number(len(stats.seconds))
     p99 = "-" if stats is None or stats.p99 is None else format_duration(stats.p99)
-    return [*start, entry.operation, runs, p99]
+    return [*start, Link(entry.operation, links.list(operation=entry.operation)), runs, p99]
 
 
 def head_of_endpoints() -> list[str]:

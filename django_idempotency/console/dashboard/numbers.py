@@ -3,14 +3,16 @@
 Open records are counted through small indexes. Finished ones are estimated from a fair sample, and marked as estimates.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from threading import Lock
 from time import monotonic
 from typing import Final
 
 from django_idempotency.conf import conf
+from django_idempotency.console.dashboard.tally import Tally
+from django_idempotency.console.filters import FAILURES
 from django_idempotency.core.states import Status
 from django_idempotency.flow.unattended import lacks_reconciler
 from django_idempotency.monitoring.durations import OperationStats, load_operations
@@ -18,19 +20,11 @@ from django_idempotency.monitoring.findings import Finding
 from django_idempotency.monitoring.health import get_longest_silence, load_job_runs
 from django_idempotency.monitoring.rules import JobRun, Snapshot, find_problems
 from django_idempotency.store import counts
-from django_idempotency.store.dashboard import Row, load_records
-from django_idempotency.store.dialects import place_in_id_order
+from django_idempotency.store.dashboard import AGES, Group, Limits, Read, load_groups
 from django_idempotency.store.records import alias
 
-SAMPLE: Final = 5_000
-MOST: Final = 5_000  # of each kind of open record
+LIMITS: Final = Limits(sample=5_000, newest=5_000, open=50_000)
 FRESH_SECONDS: Final = 15.0
-PARTS: Final = {  # of the open records, by the index that finds them
-    **dict.fromkeys(Status.LEASED, "lease"),
-    Status.UNKNOWN: "doubt",
-    Status.DEAD_LETTER: "dead",
-}
-AGES: Final = (300, 3600, 21_600, 86_400, 604_800)  # upper ends of the age groups; the last group has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,40 +34,91 @@ class Period:
     seconds: int
     slots: int
 
+    @property
+    def width(self) -> float:
+        return self.seconds / self.slots
 
-PERIODS: Final = {"day": Period(86_400, 48), "week": Period(604_800, 42)}
+
+PERIODS: Final = {
+    "hour": Period(3600, 60),
+    "day": Period(86_400, 48),
+    "week": Period(604_800, 42),
+    "month": Period(2_592_000, 30),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One operation: what its keys of the period came to, and what is open now."""
+
+    created: int
+    failed: int
+    unknown: int
+    dead_letters: int
+    stats: OperationStats | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Unknown outcomes and dead letters of one operation with one error."""
+
+    operation: str
+    error: str
+    status: Status
+    count: int
+    oldest: float
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
     """Everything the page shows. Slots over time are given oldest first."""
 
+    at: datetime  # when they were read, by the database's clock
     findings: list[Finding]
     exact: bool  # not an estimate
+    exact_created: bool  # the same, of what was created in the period
     states: Mapping[Status, int]
     at_least: frozenset[Status]  # too many to be counted
     created: Mapping[Status, list[int]]
     doubts: Mapping[Status, list[int]]  # by AGES
     oldest_doubt: float | None
     overdue: int
+    work: Mapping[str, Work]
+    causes: list[Cause]  # the most frequent first
     operations: Mapping[str, OperationStats]
     runs: Mapping[str, JobRun]
     outcomes: Mapping[str, list[int]] | None  # None: not counted
 
+    @property
+    def is_empty(self) -> bool:
+        return not any(self.states.values())
 
-_known: Final[dict[tuple[str, str], tuple[float, Figures]]] = {}
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What the database said about a period. Each operation's figures are made from it."""
+
+    period: Period
+    read: Read
+    operations: Mapping[str, OperationStats]
+    runs: Mapping[str, JobRun]
+    clocks_apart: float | None
+    outcomes: Mapping[tuple[str, str], dict[int, int]] | None
+
+
+_known: Final[dict[tuple[str, str], tuple[float, _Source]]] = {}
 _asking: Final = Lock()
 
 
-def load_figures(period: str, using: str | None = None) -> Figures:
+def load_figures(period: str, operation: str | None = None, using: str | None = None) -> Figures:
     """Return numbers that are at most some seconds old. One thread of a process reads them; the others wait for it."""
     using = using or alias()
     with _asking:
-        made, known = _known.get((using, period), (0.0, None))
-        if known is None or monotonic() - made > FRESH_SECONDS:
-            known = read_figures(PERIODS[period], using)
-            _known[using, period] = monotonic(), known
-        return known
+        made, source = _known.get((using, period), (0.0, None))
+        if source is None or monotonic() - made > FRESH_SECONDS:
+            source = _load_source(PERIODS[period], using)
+            _known[using, period] = monotonic(), source
+    return _make_figures(source, operation)
 
 
 def clear_cache() -> None:
@@ -82,93 +127,112 @@ def clear_cache() -> None:
         _known.clear()
 
 
-def read_figures(period: Period, using: str) -> Figures:
+def read_figures(period: Period, using: str, operation: str | None = None) -> Figures:
     """Read the numbers: three queries, and a fourth where outcomes are counted."""
-    found = load_records(SAMPLE, MOST, using)
-    seen, runs = load_operations(using), load_job_runs(using)
-    full = {part for part in ("lease", "doubt", "dead") if len(found[part]) == MOST}
-    scale = _estimate_scale(found["sample"], using)
-    open_rows = [row for part in ("lease", "doubt", "dead") if part not in full for row in found[part]]
-    sampled = [row for row in found["sample"] if PARTS.get(row.status) in full or row.status not in Status.OPEN]
-    doubtful = [*found["doubt"], *found["dead"]]
-    states = _count_states(open_rows, sampled, scale)
+    return _make_figures(_load_source(period, using), operation)
+
+
+def _load_source(period: Period, using: str) -> _Source:
+    silent = get_longest_silence().total_seconds()
+    return _Source(
+        period,
+        load_groups(period.seconds, period.slots, silent, LIMITS, using),
+        load_operations(using),
+        *load_job_runs(using),
+        counts.read_slots(period.seconds, period.slots, using) if conf.COUNT_OUTCOMES else None,
+    )
+
+
+def _make_figures(source: _Source, operation: str | None) -> Figures:
+    period, everything = source.period, Tally(source.read, LIMITS, source.period.width)
+    tally = Tally(source.read, LIMITS, period.width, operation)
+    states = _count_states(everything)
+    doubts = tally.count_all(lambda group: (group.status, group.age_group))
+    operations = {name: each for name, each in source.operations.items() if operation in (None, name)}
+    doubtful = list(tally.groups("doubt", "dead"))
     return Figures(
-        findings=find_problems(_take_snapshot(found, states, seen, *runs)),
-        exact=scale == 1.0,
-        states=states,
-        at_least=frozenset(status for status, part in PARTS.items() if part in full and scale > 1.0),
-        created=_count_created(open_rows, sampled, scale, period),
-        doubts={
-            status: _count_by_age(row.age for row in doubtful if row.status is status) for status in Status.IN_DOUBT
-        },
-        oldest_doubt=_find_oldest(row.age for row in doubtful),
-        overdue=sum(row.remaining <= 0 for row in found["lease"]),
-        operations=seen,
-        runs=runs[0],
-        outcomes=_load_outcomes(period, using) if conf.COUNT_OUTCOMES else None,
+        at=source.read.at,
+        findings=find_problems(_take_snapshot(everything, states, source)),
+        exact=tally.is_exact,
+        exact_created=tally.covers_period and not tally.full,
+        states=states if operation is None else _count_states(tally),
+        at_least=tally.at_least,
+        created=_count_created(tally, period),
+        doubts={status: [doubts[status, age] for age in range(len(AGES) + 1)] for status in Status.IN_DOUBT},
+        oldest_doubt=_find_oldest(group.oldest for group in doubtful),
+        overdue=sum(group.overdue for group in tally.groups("lease")),
+        work=_summarize_work(tally, operations),
+        causes=_find_causes(doubtful),
+        operations=operations,
+        runs=source.runs,
+        outcomes=_select_outcomes(source, operation),
     )
 
 
-def _take_snapshot(
-    found: Mapping[str, list[Row]],
-    states: Mapping[Status, int],
-    seen: Mapping[str, OperationStats],
-    runs: Mapping[str, JobRun],
-    clocks_apart: float | None,
-) -> Snapshot:
-    alone = [row.age for row in found["doubt"] if lacks_reconciler(row.operation, row.run_name, row.on_lost_lease)]
+def _count_states(tally: Tally) -> dict[Status, int]:
+    found = tally.count_all(lambda group: group.status)
+    return {status: found[status] for status in Status}
+
+
+def _take_snapshot(tally: Tally, states: Mapping[Status, int], source: _Source) -> Snapshot:
+    doubts, leases = list(tally.groups("doubt")), list(tally.groups("lease"))
+    alone = [group for group in doubts if lacks_reconciler(group.operation, group.run_name, group.on_lost_lease)]
     return Snapshot(
-        oldest_overdue=_find_oldest(-row.remaining for row in found["lease"] if row.remaining <= 0),
-        oldest_waiting=_find_oldest(row.idle for row in found["lease"] if row.idle is not None and _is_waiting(row)),
+        oldest_overdue=_find_oldest(group.oldest_overdue for group in leases),
+        oldest_waiting=_find_oldest(group.oldest_waiting for group in leases),
         unknown=states[Status.UNKNOWN],
-        unattended=len(alone),
-        oldest_unattended=_find_oldest(alone),
-        oldest_unknown=_find_oldest(row.age for row in found["doubt"]),
+        unattended=sum(group.count for group in alone),
+        oldest_unattended=_find_oldest(group.oldest for group in alone),
+        oldest_unknown=_find_oldest(group.oldest for group in doubts),
         dead_letters=states[Status.DEAD_LETTER],
-        oldest_dead_letter=_find_oldest(row.age for row in found["dead"]),
-        runs=runs,
-        operations=seen,
-        clocks_apart=clocks_apart,
+        oldest_dead_letter=_find_oldest(group.oldest for group in tally.groups("dead")),
+        runs=source.runs,
+        operations=source.operations,
+        clocks_apart=source.clocks_apart,
     )
 
 
-def _is_waiting(row: Row) -> bool:
-    """True for accepted work that no worker has begun; work that was put back has its turn later."""
-    was_put_back = row.error != ""
-    idle = row.idle or 0.0
-    return row.status is Status.PENDING and (not was_put_back or idle >= get_longest_silence().total_seconds())
+def _find_oldest(ages: Iterable[float | None]) -> float | None:
+    return max((age for age in ages if age is not None), default=None)
 
 
-def _find_oldest(ages: Iterable[float]) -> float | None:
-    return max(ages, default=None)
+def _count_created(tally: Tally, period: Period) -> dict[Status, list[int]]:
+    found = tally.count_created(lambda group: (group.status, group.slot))
+    return {status: [found[status, slot] for slot in reversed(range(period.slots))] for status in Status}
 
 
-def _estimate_scale(sample: list[Row], using: str) -> float:
-    """Return how many records each one of the sample represents: one where the sample is the whole table."""
-    return 1.0 if len(sample) < SAMPLE else max(1 / place_in_id_order(sample[-1].id, using), 1.0)
+def _summarize_work(tally: Tally, operations: Mapping[str, OperationStats]) -> dict[str, Work]:
+    created = tally.count_created(lambda group: (group.operation, group.failed or group.status in FAILURES))
+    open_now = tally.count_all(lambda group: (group.operation, group.status))
+    names = {*operations, *(name for name, _ in created), *(name for name, status in open_now if status in Status.OPEN)}
+    return {
+        name: Work(
+            created[name, True] + created[name, False],
+            created[name, True],
+            open_now[name, Status.UNKNOWN],
+            open_now[name, Status.DEAD_LETTER],
+            operations.get(name),
+        )
+        for name in sorted(names)
+    }
 
 
-def _count_states(open_rows: list[Row], sampled: list[Row], scale: float) -> dict[Status, int]:
-    counted, estimated = Counter(row.status for row in open_rows), Counter(row.status for row in sampled)
-    return {status: counted[status] + round(estimated[status] * scale) for status in Status}
+def _find_causes(doubtful: Iterable[Group]) -> list[Cause]:
+    found: dict[tuple[str, str, Status], Cause] = {}
+    for group in doubtful:
+        name = group.operation, group.error, group.status
+        before = found.get(name, Cause(*name, count=0, oldest=0.0))
+        found[name] = Cause(*name, before.count + group.count, max(before.oldest, group.oldest))
+    return sorted(found.values(), key=lambda cause: -cause.count)
 
 
-def _count_created(open_rows: list[Row], sampled: list[Row], scale: float, period: Period) -> dict[Status, list[int]]:
-    slots = {status: [0.0] * period.slots for status in Status}
-    for weight, rows in ((1.0, open_rows), (scale, sampled)):
-        for row in rows:
-            if row.age < period.seconds:
-                slots[row.status][-1 - max(int(row.age / period.seconds * period.slots), 0)] += weight
-    return {status: [round(value) for value in values] for status, values in slots.items()}
-
-
-def _count_by_age(ages: Iterable[float]) -> list[int]:
-    found = [0] * (len(AGES) + 1)
-    for age in ages:
-        found[sum(age >= end for end in AGES)] += 1
+def _select_outcomes(source: _Source, operation: str | None) -> dict[str, list[int]] | None:
+    if source.outcomes is None:
+        return None
+    found: dict[str, list[int]] = {}
+    for (name, outcome), slots in source.outcomes.items():
+        if operation in (None, name):
+            values = found.setdefault(outcome, [0] * source.period.slots)
+            for slot, count in slots.items():
+                values[-1 - slot] += count
     return found
-
-
-def _load_outcomes(period: Period, using: str) -> dict[str, list[int]]:
-    found = counts.read_slots(period.seconds, period.slots, using)
-    return {outcome: [slots.get(slot, 0) for slot in reversed(range(period.slots))] for outcome, slots in found.items()}

@@ -1,8 +1,7 @@
-"""The sections of the dashboard: numbers become sentences, charts and, under each chart, a table."""
+"""The sections of the dashboard with a chart: numbers become sentences, charts and, under each chart, a table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import pairwise
 from typing import Final
 
@@ -11,14 +10,16 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from django_idempotency.console.dashboard import charts, endpoints, series
-from django_idempotency.console.dashboard.numbers import AGES, Figures, Period
+from django_idempotency.console.dashboard import charts, series
+from django_idempotency.console.dashboard.links import Link, Links
+from django_idempotency.console.dashboard.numbers import Figures, Period
 from django_idempotency.console.dashboard.series import Axis, Series
 from django_idempotency.console.wording import STATES, format_estimate, round_estimate
 from django_idempotency.core.states import Status
-from django_idempotency.monitoring.jobs import BY_NAME, SCHEDULED
-from django_idempotency.monitoring.rules import JobRun
-from django_idempotency.monitoring.units import format_duration, format_interval, format_number
+from django_idempotency.monitoring.units import format_duration, format_number
+from django_idempotency.store.dashboard import AGES
+
+Cells = Sequence[str | Link]
 
 OPEN: Final = [status for status in STATES if status in Status.OPEN]
 FINISHED_STATES: Final = [status for status in STATES if status not in Status.OPEN]
@@ -39,6 +40,10 @@ OUTCOME_SERIES: Final[dict[str, tuple[str | Promise, str, bool]]] = {  # label, 
     "lease.lost": (gettext_lazy("attempts rejected after losing their lease"), "doubt", False),
     "store.error": (gettext_lazy("database failures"), "worst", False),
 }
+OUTCOME_FILTERS: Final[Mapping[str, Mapping[str, str]]] = {  # the other requests leave no record of their own
+    "reserve.created": {},
+    "completed": {"status": Status.COMPLETED.value},
+}
 MOST_OPERATIONS: Final = 20  # in the chart; operations with a short lease come first, and the table has all
 LONGEST_NAME: Final = 22
 SECONDS: Final = (0.001, 0.1, 1.0, 10.0, 60.0, 3600.0)  # the axis of durations
@@ -54,23 +59,27 @@ class Section:
     empty: str = ""
     picture: SafeString = field(default_factory=SafeString)
     head: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
+    rows: Sequence[Cells] = ()
     wide: bool = False
     bare: bool = False  # a table without a chart
 
 
-def build_sections(found: Figures, period: Period, now: datetime) -> Iterator[Section]:
-    yield _build_states(found, "open", _("Open"), _("Nothing is open: every record is finished."), OPEN)
-    yield _build_states(found, "finished", _("Finished"), _("No response is stored."), FINISHED_STATES)
-    yield _build_doubts(found)
-    yield _build_durations(found)
-    yield _build_created(found, period, now)
-    yield _build_outcomes(found, period, now)
-    yield _build_jobs(found)
-    yield _build_endpoints(found)
+def build_charts(found: Figures, links: Links) -> Iterator[Section]:
+    yield _build_states(found, links, "open", _("Open"), _("Nothing is open: every record is finished."), OPEN)
+    yield _build_states(found, links, "finished", _("Finished"), _("No response is stored."), FINISHED_STATES)
+    yield _build_doubts(found, links)
+    yield _build_durations(found, links)
 
 
-def _build_states(found: Figures, name: str, title: str, empty: str, statuses: Sequence[Status]) -> Section:
+def build_charts_over_time(found: Figures, period: Period, links: Links) -> Iterator[Section]:
+    axis = Axis(period.seconds, period.slots, links.now)
+    yield _build_created(found, axis, links)
+    yield _build_outcomes(found, axis, links)
+
+
+def _build_states(
+    found: Figures, links: Links, name: str, title: str, empty: str, statuses: Sequence[Status]
+) -> Section:
     is_estimated = name == "finished" and not found.exact
     note = _("Estimated from a sample, because there are many.") if is_estimated else ""
     if name == "open" and found.overdue:
@@ -79,17 +88,15 @@ def _build_states(found: Figures, name: str, title: str, empty: str, statuses: S
             "%s leases have expired and wait for the sweeper.",
             found.overdue,
         ) % format_number(found.overdue)
-    rows = [
-        charts.Bar(
-            str(STATES[status].label),
-            _format_count(found, status, is_estimated),
-            [(STATES[status].tone, found.states[status])],
-        )
-        for status in statuses
-    ]
     if not any(found.states[status] for status in statuses):
-        return Section(name, title, note, empty)
-    table = [[row.label, row.value] for row in rows]
+        return Section(name, title, note, _("No key has been used yet.") if found.is_empty else empty)
+    rows: list[charts.Bar] = []
+    table: list[Cells] = []
+    for status in statuses:
+        count, url = _format_count(found, status, is_estimated), links.list(status=status.value)
+        label, tone = str(STATES[status].label), STATES[status].tone
+        rows.append(charts.Bar(label, count, [charts.BarPart(tone, found.states[status], url)], url))
+        table.append([label, Link(count, url)])
     return Section(name, title, note, "", _mark_safe(charts.draw_bars(title, rows)), [_("state"), _("keys")], table)
 
 
@@ -100,29 +107,33 @@ def _format_count(found: Figures, status: Status, is_estimated: bool) -> str:
     return format_estimate(count) if is_estimated else format_number(count)
 
 
-def _build_doubts(found: Figures) -> Section:
+def _build_doubts(found: Figures, links: Links) -> Section:
     title = _("Unknown outcomes by age")
     note = _("The time since their keys were first claimed.")
     if found.oldest_doubt is None:
         return Section("doubts", title, note, _("No outcome is unknown."))
-    unknown, dead = found.doubts[Status.UNKNOWN], found.doubts[Status.DEAD_LETTER]
-    head = [_("age"), str(STATES[Status.UNKNOWN].label), str(STATES[Status.DEAD_LETTER].label)]
-    rows = [
-        charts.Bar(label, _describe_doubts(waiting, given_up), [("doubt", waiting), ("worst", given_up)])
-        for label, waiting, given_up in zip(_label_ages(), unknown, dead, strict=True)
-    ]
-    table = [
-        [row.label, format_number(waiting), format_number(given_up)]
-        for row, waiting, given_up in zip(rows, unknown, dead, strict=True)
-    ]
-    return Section("doubts", title, note, "", _mark_safe(charts.draw_bars(title, rows)), head, table)
+    if found.at_least & Status.IN_DOUBT:
+        note += " " + _("Estimated from a sample, because there are many.")
+    statuses = (Status.UNKNOWN, Status.DEAD_LETTER)
+    shown = [(status, STATES[status].tone, list(links.ages(status))) for status in statuses]
+    rows: list[charts.Bar] = []
+    table: list[Cells] = []
+    for number, label in enumerate(_label_ages()):
+        parts = [charts.BarPart(tone, found.doubts[status][number], urls[number]) for status, tone, urls in shown]
+        texts = [_format_doubts(found, status, number) for status in statuses]
+        value = " + ".join(text for text, part in zip(texts, parts, strict=True) if part.length) or "0"
+        rows.append(charts.Bar(label, value, parts))
+        cells = [Link(text, part.url) if part.length else text for text, part in zip(texts, parts, strict=True)]
+        table.append([label, *cells])
+    labels = [str(STATES[status].label) for status in statuses]
+    legend = [(tone, label) for (_status, tone, _urls), label in zip(shown, labels, strict=True)]
+    picture = charts.draw_bars(title, rows, legend)
+    return Section("doubts", title, note, "", _mark_safe(picture), [_("age"), *labels], table)
 
 
-def _describe_doubts(unknown: int, dead: int) -> str:
-    if not dead:
-        return format_number(unknown)
-    letters = ngettext("%s dead letter", "%s dead letters", dead) % format_number(dead)
-    return letters if not unknown else f"{format_number(unknown)} + {letters}"
+def _format_doubts(found: Figures, status: Status, number: int) -> str:
+    count = found.doubts[status][number]
+    return format_estimate(count) if count and status in found.at_least else format_number(count)
 
 
 def _label_ages() -> Iterator[str]:
@@ -132,19 +143,21 @@ def _label_ages() -> Iterator[str]:
     yield _("older than %s") % format_duration(AGES[-1])
 
 
-def _build_durations(found: Figures) -> Section:
+def _build_durations(found: Figures, links: Links) -> Section:
     title = _("Handler duration compared with the lease")
     note = _("The newest 5,000 keys. The p99 should end before the shaded part, the last two thirds of the lease.")
     known = {name: each for name, each in found.operations.items() if each.median is not None}
     if not known:
         return Section("durations", title, note, _("No run has been completed yet."))
     head = [_("operation"), _("runs"), _("median"), _("p99"), _("lease")]
-    rows, table = [], []
+    rows: list[charts.Range] = []
+    table: list[Cells] = []
     for name, each in sorted(known.items(), key=lambda item: (item[1].has_room, item[0])):
-        median, p99 = each.median or 0.0, each.p99
+        median, p99, url = each.median or 0.0, each.p99, links.list(operation=name, status=Status.COMPLETED.value)
         values = [format_duration(median), "-" if p99 is None else format_duration(p99), format_duration(each.lease)]
-        rows.append(charts.Range(_shorten(name or "-"), " · ".join(values), median, p99, each.lease, not each.has_room))
-        table.append([name or "-", format_number(len(each.seconds)), *values])
+        text = " · ".join(values)
+        rows.append(charts.Range(_shorten(name or "-"), text, median, p99, each.lease, not each.has_room, url))
+        table.append([Link(name or "-", url), format_number(len(each.seconds)), *values])
     ticks = [charts.Tick(seconds, format_duration(seconds)) for seconds in SECONDS]
     picture = charts.draw_ranges(title, rows[:MOST_OPERATIONS], ticks, (_("median"), _("p99"), _("lease")))
     return Section("durations", title, note, "", _mark_safe(picture), head, table)
@@ -155,22 +168,23 @@ def _shorten(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"…{name[1 - LONGEST_NAME :]}"
 
 
-def _build_created(found: Figures, period: Period, now: datetime) -> Section:
+def _build_created(found: Figures, axis: Axis, links: Links) -> Section:
     title = _("Keys by creation time and current state")
     note = _("Each row has its own scale. Deleted keys are not counted.")
-    if not found.exact:
-        note += " " + _("Finished ones are estimated from a sample.")
+    if not found.exact_created:
+        note += " " + _("Numbers marked with ≈ are estimated from a sample.")
+    estimated = found.at_least if found.exact_created else {*FINISHED_STATES, *found.at_least}
     shown = [
-        Series(str(state.label), state.tone, found.created[status], status in FINISHED_STATES and not found.exact)
+        Series(str(state.label), state.tone, found.created[status], status in estimated, {"status": status.value})
         for status, state in STATES.items()
         if any(found.created[status]) or status in ALWAYS
     ]
     if not any(any(each.values) for each in shown):
         return Section("created", title, note, _("No key was created in this period."), wide=True)
-    return _build_section_over_time("created", title, note, shown, Axis(period.seconds, period.slots, now))
+    return _build_section_over_time("created", title, note, shown, axis, links)
 
 
-def _build_outcomes(found: Figures, period: Period, now: datetime) -> Section:
+def _build_outcomes(found: Figures, axis: Axis, links: Links) -> Section:
     title = _("Request outcomes")
     note = _("Each row has its own scale. Every process counts and writes its counts every ten seconds.")
     if found.outcomes is None:
@@ -178,47 +192,22 @@ def _build_outcomes(found: Figures, period: Period, now: datetime) -> Section:
         return Section("outcomes", title, "", off, wide=True)
     if not found.outcomes:
         return Section("outcomes", title, note, _("Nothing was counted in this period."), wide=True)
-    zero = [0] * period.slots
+    zero = [0] * axis.slots
     shown = [
-        Series(str(label), tone, found.outcomes.get(name, zero))
+        Series(str(label), tone, found.outcomes.get(name, zero), filters=OUTCOME_FILTERS.get(name))
         for name, (label, tone, always) in OUTCOME_SERIES.items()
         if always or name in found.outcomes
     ]
-    return _build_section_over_time("outcomes", title, note, shown, Axis(period.seconds, period.slots, now))
+    note += " " + _("A number without a link counts requests, which leave no record of their own.")
+    return _build_section_over_time("outcomes", title, note, shown, axis, links)
 
 
-def _build_section_over_time(name: str, title: str, note: str, shown: Sequence[Series], axis: Axis) -> Section:
-    head, table = [_("from"), *(each.label for each in shown)], list(series.build_rows(shown, axis))
-    return Section(name, title, note, "", _mark_safe(series.draw(title, shown, axis)), head, table, wide=True)
-
-
-def _build_jobs(found: Figures) -> Section:
-    note = _("When each one last ran to its end, and what it did.")
-    names = [*(job.name for job in SCHEDULED), *found.runs]
-    rows = [_describe_run(name, found.runs.get(name)) for name in dict.fromkeys(names)]
-    head = [_("job"), _("ended"), _("result")]
-    return Section("jobs", _("Maintenance jobs"), note, "", head=head, rows=rows, wide=True, bare=True)
-
-
-def _describe_run(name: str, run: JobRun | None) -> list[str]:
-    label = f"{name}: {BY_NAME[name].purpose}" if name in BY_NAME else name
-    if run is None:
-        return [label, _("never"), ""]
-    ended = _("never") if run.finished_ago is None else _("%s ago") % format_interval(run.finished_ago, units=1)
-    return [label, ended, run.error or _describe_counts(run.counts)]
-
-
-def _describe_counts(counts: Mapping[str, int]) -> str:
-    done = {name.replace("_", " "): count for name, count in counts.items() if count}
-    return ", ".join(f"{name} {format_number(count)}" for name, count in done.items()) or _("nothing to do")
-
-
-def _build_endpoints(found: Figures) -> Section:
-    listed = endpoints.list_by_protection()
-    note = endpoints.count_by_protection(listed)
-    rows = [endpoints.build_row(entry, found) for entry in listed]
-    empty = "" if rows else _("No endpoint takes POST or PATCH.")
-    return Section("endpoints", _("Endpoints"), note, empty, head=endpoints.head_of_endpoints(), rows=rows, wide=True)
+def _build_section_over_time(
+    name: str, title: str, note: str, shown: Sequence[Series], axis: Axis, links: Links
+) -> Section:
+    head, table = [_("from"), *(each.label for each in shown)], list(series.build_rows(shown, axis, links))
+    picture = _mark_safe(series.draw(title, shown, axis, links))
+    return Section(name, title, note, "", picture, head, table, wide=True)
 
 
 def _mark_safe(picture: str) -> SafeString:
