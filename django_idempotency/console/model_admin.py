@@ -95,11 +95,12 @@ class IdempotencyKeyAdmin(_Admin):
         if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
             raise PermissionDenied
         found = changelist.parse_record(unquote(object_id))
-        row = record.find_row(self.get_queryset(request), found) if found else None
+        may_see = record.may_see_content(request.user)
+        row = record.find_row(self.get_queryset(request), found, with_content=may_see) if found else None
         if row is None:
             messages.warning(request, _("There is no such record. Records are deleted after their retention."))
             return redirect("admin:django_idempotency_idempotencykey_changelist")
-        context = {**self.build_page_context(request), **record.build_context(row, request.user)}
+        context = {**self.build_page_context(request), **record.build_context(row, request, self.admin_site)}
         return TemplateResponse(request, "django_idempotency/console/record.html", context)
 
     def build_page_context(self, request: HttpRequest) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from uuid import UUID
 from django_idempotency.conf import conf, default_namespace
 from django_idempotency.core.calls import Call, digest_namespace
 from django_idempotency.core.policy import Policy
+from django_idempotency.core.progress import Moment
 from django_idempotency.core.refs import Ref, derive_key
 from django_idempotency.core.validation import require_namespace
 from django_idempotency.exceptions import LostFence, Misplaced
@@ -52,8 +53,9 @@ class Attempt:
     namespace: str  # as the record holds it
     repeat: bool = False  # an earlier attempt existed
     number: int = 1  # of this attempt, among those of the record
+    age: float = 0.0  # seconds that the record had existed when this attempt began, by the database's clock
     finished: bool = False
-    reached_out: bool = False  # a downstream key was derived
+    derived: tuple[str, ...] = ()  # the steps whose downstream keys the work asked for
     in_doubt: str | None = None  # of an operation: its step that began, and whose end was not seen
     settled: bool = False  # of an operation: every step is done, so its response is their result
     stored_lease: Lease | None = None  # of an operation without its request: what the record says
@@ -81,6 +83,11 @@ class Attempt:
     def seconds(self) -> float:
         """How long it has been running, for metrics; leases go by the database's clock."""
         return monotonic() - self.began
+
+    @property
+    def moment(self) -> Moment:
+        """The time now, as the steps of an operation record it. A wrong clock of this process does not matter."""
+        return Moment(int((self.age + self.seconds) * 1000), self.number)
 
     @property
     def lease_left(self) -> float:
@@ -125,7 +132,8 @@ class KeyHandle:
 
     def derive(self, step: str) -> str:
         """Return the key of a downstream call: equal for every attempt, different for every step."""
-        self._attempt.reached_out = True
+        if step not in self._attempt.derived:
+            self._attempt.derived += (step,)
         return self._attempt.derive(step)
 
     def extend(self, lease: timedelta | None = None) -> None:
