@@ -8,9 +8,9 @@ from uuid import UUID
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from django_idempotency.console.forms import LandedForm, ReasonForm
+from django_idempotency.console.forms import LandedForm, ReasonForm, make_reply
 from django_idempotency.core.audit import Kind
-from django_idempotency.core.replies import Reply
+from django_idempotency.core.replies import Headers
 from django_idempotency.core.states import Status
 from django_idempotency.core.transitions import TRANSITIONS, Edge, Event
 from django_idempotency.flow.resolve import ask, expire, requeue, resolve, try_again
@@ -55,9 +55,11 @@ class Action:
         return frozenset[Status]().union(*(row.sources for row in rows))
 
 
-def _landed(record: UUID, *, status: int, content_type: str, body: str, **who: Any) -> Outcome:
-    headers = (("Content-Type", content_type),) if body else ()
-    return resolve(record, Landed(Reply(status, headers, body.encode()), ends_operation=True), operator=True, **who)
+def _landed(
+    record: UUID, *, status: int, content_type: str, headers: Headers, body: str, no_body: bool, **who: Any
+) -> Outcome:
+    reply = make_reply(status, content_type, headers, body)
+    return resolve(record, Landed(reply, ends_operation=True), operator=True, **who)
 
 
 def _not_executed(record: UUID, **who: Any) -> Outcome:

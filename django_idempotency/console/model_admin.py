@@ -34,11 +34,11 @@ else:
 class IdempotencyKeyAdmin(_Admin):
     """Nothing is edited here: every change is made by an action, and guarded by its statement."""
 
-    list_display = ("shown_status", "shown_key", "work", "created", "waits", "shown_attempts")
+    list_display = ("shown_status", "shown_key", "waits", "work", "created", "shown_attempts")
     list_display_links = None
     list_filter = (*FILTERS,)
     search_fields = ("key",)
-    search_help_text = _("A complete idempotency key, record id, downstream key or principal.")
+    search_help_text = _("The beginning of a key; a complete record id or downstream key; a principal or a username.")
     sortable_by = ()
     show_full_result_count = False
     show_facets = ShowFacets.NEVER

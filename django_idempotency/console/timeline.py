@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from django.utils.functional import Promise
+from django.utils.text import get_text_list
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -42,6 +43,16 @@ KINDS: Final[dict[str, tuple[Text, str]]] = {  # of events: title and tone
     Kind.MISMATCH: (gettext_lazy("The key was sent with a different request"), "bad"),
     Kind.DENIED: (gettext_lazy("A webhook reported that it did not happen"), "doubt"),
     **{each.trace.kind: (each.trace.title, each.trace.tone) for each in ACTIONS if each.trace is not None},
+}
+MISMATCH: Final = "mismatch"  # its reason names the parts that differ
+PARTS: Final[dict[str, Text]] = {
+    "method": gettext_lazy("method"),
+    "path": gettext_lazy("path"),
+    "operation": gettext_lazy("operation"),
+    "query": gettext_lazy("query string"),
+    "content_type": gettext_lazy("content type"),
+    "headers": gettext_lazy("headers"),
+    "body": gettext_lazy("body"),
 }
 VERDICTS: Final = (Kind.LANDED, Kind.CONFIRMED)
 LONGEST_RUN: Final = 8  # of steps in a row that are shown one by one
@@ -163,11 +174,19 @@ def _convert_event(event: IdempotencyEvent, row: IdempotencyKey) -> Entry:
         event.at,
         event.transition,
         event.actor,
-        event.reason,
+        name_parts(event.reason) if event.kind == MISMATCH else event.reason,
         tuple(_list_notes(event.kind, details, row)),
         message=replace_surrogates(str(details.get("message", ""))),
         trace=replace_surrogates(str(details.get("trace", ""))),
     )
+
+
+def name_parts(stored: str) -> str:
+    """Return which parts of a request differ from the one that the key belongs to."""
+    if not stored:
+        return _("Which part differs is not known.")
+    parts = [str(PARTS.get(part, part)) for part in stored.split(", ")]
+    return _("Different: %(parts)s") % {"parts": get_text_list(parts, _("and"))}
 
 
 def _list_notes(kind: str, details: dict[str, Any], row: IdempotencyKey) -> Iterator[str]:
