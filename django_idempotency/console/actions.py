@@ -33,6 +33,7 @@ class Action:
     name: str  # in the address; the permission has the same name, with underscores
     option: str  # of `idempotency_resolve`; empty where another command does it
     label: str | Promise
+    finding: str | Promise  # what a person has found out who takes it
     event: Event  # the row of the table that is carried out
     sentence: str | Promise
     risk: str | Promise
@@ -88,6 +89,7 @@ ACTIONS: Final = (
         "ask-reconciler",
         "",
         _("Ask the reconciler now"),
+        _("You want to know now"),
         Event.INCONCLUSIVE,
         _("The operation's reconciler asks the provider at once; its verdict is applied under its own rules."),
         _("An inconclusive verdict counts as one of its tries, and the last one makes the record a dead letter."),
@@ -107,6 +109,7 @@ ACTIONS: Final = (
         "resolve-landed",
         "--landed",
         _("Mark as succeeded and store the response"),
+        _("The provider did it"),
         Event.EVIDENCE,
         _("The record becomes completed, and every retry of the client gets the response that you enter here."),
         _(
@@ -122,6 +125,7 @@ ACTIONS: Final = (
         "resolve-not-executed",
         "--not-executed",
         _("Mark as not executed (allow retry)"),
+        _("The provider has no trace of it, and no request can still be in flight"),
         Event.DISMISS,
         _(
             "The client's next request with this key runs the work; an operation continues with the step that was in "
@@ -139,6 +143,7 @@ ACTIONS: Final = (
         "try-again",
         "--try-again",
         _("Reset and retry reconciliation"),
+        _("The provider was down and is back"),
         Event.TRY_AGAIN,
         _("The record becomes unknown again, and the reconciler asks about it with all its tries at its next run."),
         _("If the provider still cannot tell, the record becomes a dead letter again when the tries are used up."),
@@ -150,6 +155,7 @@ ACTIONS: Final = (
         "enqueue",
         "--enqueue",
         _("Re-queue"),
+        _("No worker picks up the work"),
         Event.ENQUEUE,
         _("Another message is sent for work that no worker has picked up."),
         _("Only one worker can win the record, so a second message does no harm. Rejected while one may be in flight."),
@@ -161,6 +167,7 @@ ACTIONS: Final = (
         "expire-now",
         "--expire",
         _("Expire now"),
+        _("The stored response is wrong and must go"),
         Event.EXPIRE_NOW,
         _("The stored response is not replayed any more, and the next request with this key runs as new."),
         _("A client that retries makes the effect happen a second time."),

@@ -29,7 +29,7 @@ from django_idempotency.http.atomic_requests import opt_out_of_atomic_requests
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.store.records import alias
 
-FILTERS: Final = "_changelist_filters"  # as Django's admin calls what leads back to the same list
+LIST_FILTERS: Final = "_changelist_filters"  # as Django's admin calls what leads back to the same list
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def redirect_to_page(name: str, admin: Any, request: HttpRequest, _rows: Any) ->
     ticked = request.POST.getlist(ACTION_CHECKBOX_NAME)[:PAGE]
     address = build_url(name, ",".join(ticked), admin.admin_site.name)
     filters = request.GET.urlencode()
-    return HttpResponseRedirect(f"{address}&{urlencode({FILTERS: filters})}" if filters else address)
+    return HttpResponseRedirect(f"{address}&{urlencode({LIST_FILTERS: filters})}" if filters else address)
 
 
 def build_url(name: str, records: str, site: str) -> str:
@@ -155,7 +155,7 @@ class _Confirmation:
 
     def _build_back_url(self) -> str:
         site = self.admin.admin_site.name
-        filters = self.request.GET.get(FILTERS, "")
+        filters = self.request.GET.get(LIST_FILTERS, "")
         if len(self.rows) == 1 and not filters:
             return record.build_url(self.rows[0].pk, site)
         address = reverse("admin:django_idempotency_idempotencykey_changelist", current_app=site)

@@ -1,52 +1,48 @@
 """Who acts on a record next, and when; and what a person can do about it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from django_idempotency.conf import conf
+from django_idempotency.console.actions import Action
 from django_idempotency.console.columns import describe_next, is_late
+from django_idempotency.console.wording import STATES
 from django_idempotency.core.links import docs_url
 from django_idempotency.core.states import Status
 from django_idempotency.flow.settle import doubtful_step
 from django_idempotency.flow.unattended import is_unattended
 from django_idempotency.monitoring.units import format_interval
 
-# The advice of the page on the admin, as data: what was found out, and the name of the action that follows.
-RUNBOOK: Final[tuple[tuple[str | Promise, str], ...]] = (
-    (gettext_lazy("The provider did it"), "resolve-landed"),
-    (
-        gettext_lazy("The provider has no trace of it, and no request can still be in flight"),
-        "resolve-not-executed",
-    ),
-    (gettext_lazy("The provider was down and is back"), "try-again"),
-    (gettext_lazy("You want to know now"), "ask-reconciler"),
-    (gettext_lazy("No worker picks up deferred work"), "enqueue"),
-    (gettext_lazy("The stored response is wrong and must go"), "expire-now"),
-)
-OPEN_TO_PEOPLE: Final = (Status.UNKNOWN, Status.DEAD_LETTER)
-
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What happens next, whether it is late or needs a person, and whether nobody will act."""
+    """What the state means, what happens next, whether it is late, and whether the reconciler can be asked."""
 
     text: str
     is_late: bool
-    is_unattended: bool
+    meaning: str | Promise
+    is_unattended: bool = False
+    is_continued: bool = False
+
+    @property
+    def can_be_asked(self) -> bool:
+        return not (self.is_unattended or self.is_continued)
 
 
 def describe_outlook(row: Any) -> Outlook:
     """Return who acts next and when, with the number of the try."""
+    meaning = STATES[Status(row.status)].meaning
     if is_unattended(row):
-        return Outlook(_describe_unattended(row), True, True)
+        return Outlook(_describe_unattended(row), True, meaning, is_unattended=True)
+    if row.status == Status.UNKNOWN and row.run_name and row.is_resumable:
+        meaning = _("The attempt was lost. The operation continues after the last step that is done.")
+        return Outlook(_describe_continuation(row), is_late(row), meaning, is_continued=True)
     text = describe_next(row)
-    if row.status == Status.UNKNOWN:
-        text = _describe_continuation(row) if row.run_name and row.is_resumable else _count_try(text, row)
-    return Outlook(text, is_late(row), False)
+    return Outlook(_count_try(text, row) if row.status == Status.UNKNOWN else text, is_late(row), meaning)
 
 
 def runbook_url() -> str:
@@ -83,3 +79,8 @@ def _describe_continuation(row: Any) -> str:
         ahead = _("the resumer continues it in %(time)s (attempt %(number)d of %(all)d)")
         behind = _("the resumer should have continued it %(time)s ago (attempt %(number)d of %(all)d)")
     return (ahead if is_ahead else behind) % values
+
+
+def list_advice(row: Any, outlook: Outlook, offered: Sequence[Action]) -> list[Action]:
+    """Return the actions that each follow from a finding, where a person has to find out what happened."""
+    return [] if outlook.is_continued or row.status not in Status.IN_DOUBT else list(offered)

@@ -20,10 +20,10 @@ from django_idempotency.console import actions
 from django_idempotency.console.bodies import describe_all_json, describe_bytes, describe_json, replace_surrogates
 from django_idempotency.console.downstream import list_downstream
 from django_idempotency.console.keyset import Rows
-from django_idempotency.console.outlook import OPEN_TO_PEOPLE, RUNBOOK, describe_outlook, runbook_url
+from django_idempotency.console.outlook import describe_outlook, list_advice, runbook_url
 from django_idempotency.console.relations import annotate_related, decode_scope, find_user, list_related
 from django_idempotency.console.timeline import build_story, load_steps
-from django_idempotency.console.wording import STATES, badge, format_size, shorten_key
+from django_idempotency.console.wording import badge, format_size, shorten_key
 from django_idempotency.core.links import docs_url
 from django_idempotency.core.progress import Step
 from django_idempotency.core.states import Status
@@ -73,14 +73,13 @@ def build_context(row: Any, request: HttpRequest, site: AdminSite) -> dict[str, 
     may_see, outlook = may_see_content(request.user), describe_outlook(row)
     context = build_story_context(row)
     offered = [
-        each for each in actions.list_offered(row.status, request.user) if not (each.polls and outlook.is_unattended)
+        each for each in actions.list_offered(row.status, request.user) if not (each.polls and not outlook.can_be_asked)
     ]
     return {
         **context,
         "title": shorten_key(row.key),
         "row": row,
         "badge": badge(row.status),
-        "meaning": STATES[Status(row.status)].meaning,
         "outlook": outlook,
         "bar": measure_lease(row),
         "may_see_content": may_see,
@@ -92,7 +91,7 @@ def build_context(row: Any, request: HttpRequest, site: AdminSite) -> dict[str, 
         "related": list(list_related(row, site, request)),
         "tries": conf.RECONCILE_TRIES,
         "actions": offered,
-        "runbook": _list_advice(row, offered),
+        "runbook": list_advice(row, outlook, offered),
         "runbook_url": runbook_url(),
     }
 
@@ -107,14 +106,6 @@ def build_story_context(row: Any) -> dict[str, Any]:
         "downstream": list_downstream(row, steps, events),
         "states_url": docs_url("reference/states"),
     }
-
-
-def _list_advice(row: Any, offered: Sequence[actions.Action]) -> list[tuple[Any, actions.Action]]:
-    """Return what a person may have found out, and the action that follows, where a person has to decide."""
-    if row.status not in OPEN_TO_PEOPLE:
-        return []
-    by_name = {each.name: each for each in offered}
-    return [(finding, by_name[name]) for finding, name in RUNBOOK if name in by_name]
 
 
 def _load_content(row: IdempotencyKey, steps: Sequence[Step]) -> dict[str, Any]:
@@ -134,7 +125,7 @@ def _load_content(row: IdempotencyKey, steps: Sequence[Step]) -> dict[str, Any]:
 
 def measure_lease(row: Any) -> dict[str, Any] | None:
     """Return how much of the lease is used up; None without a lease."""
-    if row.locked_until is None:
+    if row.locked_until is None or row.status == Status.PENDING:
         return None
     whole = max(1, row.lease_seconds)
     left = (row.locked_until - row.now).total_seconds()

@@ -17,8 +17,9 @@ from django_idempotency.core.states import Status
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.store.records import reply_of
 
-LOOK: Final = 2_000  # of the newest records, to find one of the same operation
+SEARCHED: Final = 2_000  # of the newest records, to find one of the same operation
 FILL_IN: Final = "FILL-IN"
+SHARED: Final = frozenset({"accept-patch", "allow", "cache-control", "content-language", "vary"})  # of all responses
 LONGEST: Final = 16 * 1024  # of a body that is offered as an example
 
 
@@ -45,8 +46,10 @@ class Example:
         return {**known, "headers": "\n".join(self._list_headers()), "body": self._make_shape()}
 
     def _list_headers(self) -> Iterator[str]:
-        for name, _value in self.reply.headers:
-            if name.lower() != "content-type":
+        for name, value in self.reply.headers:
+            if name.lower() in SHARED:
+                yield f"{name}: {value}"
+            elif name.lower() != "content-type":
                 yield f"{name}: {FILL_IN}"
 
     def _make_shape(self) -> str:
@@ -61,7 +64,7 @@ class Example:
 
 def find_example(rows: Rows, row: IdempotencyKey) -> Example | None:
     """Return the last success of this operation among the newest records; None if there is none."""
-    end = NEWEST.find_end(rows, LOOK)
+    end = NEWEST.find_end(rows, SEARCHED)
     near = rows if end is None else NEWEST.up_to(rows, end)
     alike = near.filter(operation=row.operation, status=Status.COMPLETED, response_status__lt=400)
     found = NEWEST.sorted(alike.defer(None)).first()

@@ -15,7 +15,7 @@ def describe_error(error: BaseException) -> str:
     return "" if isinstance(error, DatabaseError) else redact(str(error))
 
 
-def describe_failure(error: BaseException | None) -> dict[str, Any]:
+def collect_evidence(error: BaseException | None) -> dict[str, Any]:
     """Return the message of an exception, and the project's name for the request. Never raises."""
     found = {
         "message": "" if error is None else _ask_project("DESCRIBE_ERROR", lambda: _describe(error)),

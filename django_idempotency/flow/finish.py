@@ -26,7 +26,7 @@ from django_idempotency.exceptions import (
 )
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.completion import Completion, Uncertain
-from django_idempotency.flow.failures import describe_failure
+from django_idempotency.flow.failures import collect_evidence
 from django_idempotency.signals import announce, logger
 from django_idempotency.store import attempts, events, limits, records
 from django_idempotency.store.continuity import Replaced, RolledBack
@@ -225,7 +225,7 @@ def _mark_doubt(attempt: Attempt, code: str, error: BaseException | None) -> boo
         "attempt": attempt.number,
         "seconds": round(attempt.seconds, 3),
         "derived": attempt.derived[:DERIVED_KEPT],
-        **describe_failure(error),
+        **collect_evidence(error),
     }
     with limits.limited(attempt.using, attempt.limit):
         done = events.audit(change, attempt.ref, Kind.IN_DOUBT, reason=code, details=details)

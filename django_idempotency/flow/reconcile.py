@@ -14,7 +14,7 @@ from django_idempotency import signals
 from django_idempotency.conf import conf
 from django_idempotency.core.audit import Kind
 from django_idempotency.exceptions import InsideTransaction
-from django_idempotency.flow.failures import describe_failure
+from django_idempotency.flow.failures import collect_evidence
 from django_idempotency.flow.registry import Reconciler, find_reconciler_for
 from django_idempotency.flow.settle import (
     Doubt,
@@ -196,7 +196,7 @@ def _ask_again(doubt: Doubt, verdict: Inconclusive) -> Outcome:
 
 
 def _describe_poll(verdict: Inconclusive) -> dict[str, str]:
-    return describe_failure(verdict.error) if isinstance(verdict, _Failed) else {}
+    return collect_evidence(verdict.error) if isinstance(verdict, _Failed) else {}
 
 
 def _bounded_seconds(wait: timedelta | float) -> float:

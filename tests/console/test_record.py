@@ -264,6 +264,7 @@ def test_who_continues_an_operation(viewer: Client, deferred: bool, who: str) ->
     due = timezone.now() + timedelta(minutes=4, seconds=30)
     row: Any = {"run_name": "rides.create", "on_lost_lease": "resume", "deferred": deferred, "attempts": 2}
     found = people.record(Status.UNKNOWN, reconcile_after=due, **row)
+    assert "The operation continues after the last step" in text(viewer, found)
     assert re.search(rf"{who} continues it in 4 min \d+ s \(attempt 3 of 10\)", text(viewer, found))
     late = people.record(Status.UNKNOWN, key="late", reconcile_after=timezone.now() - timedelta(minutes=5), **row)
     assert f"{who} should have continued it 5 min ago" in text(viewer, late)
