@@ -11,7 +11,7 @@ from django_idempotency.console.timeline import load_details
 from django_idempotency.core.progress import Step, StepState
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 
-SHOWN: Final = 20
+KEYS_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def list_downstream(row: IdempotencyKey, steps: Sequence[Step], events: Sequence
     names = list(dict.fromkeys([*_list_effects(steps), *_list_derived(events)]))
     in_doubt = {step.name for step in steps if step.state is StepState.STARTED}
     names.sort(key=lambda name: name not in in_doubt)
-    keys = [_make_key(row, name, name in in_doubt) for name in names[:SHOWN]]
+    keys = [_make_key(row, name, name in in_doubt) for name in names[:KEYS_SHOWN]]
     return Downstream(keys, len(names) - len(keys), row.derive("-")[:-1])
 
 

@@ -20,7 +20,7 @@ from django_idempotency.store.records import reply_of
 SEARCHED: Final = 2_000  # of the newest records, to find one of the same operation
 FILL_IN: Final = "FILL-IN"
 SHARED: Final = frozenset({"accept-patch", "allow", "cache-control", "content-language", "vary"})  # of all responses
-LONGEST: Final = 16 * 1024  # of a body that is offered as an example
+LONGEST_EXAMPLE: Final = 16 * 1024  # of a body that is offered as an example
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Example:
                 yield f"{name}: {FILL_IN}"
 
     def _make_shape(self) -> str:
-        if not self.reply.body or len(self.reply.body) > LONGEST:
+        if not self.reply.body or len(self.reply.body) > LONGEST_EXAMPLE:
             return ""
         try:
             shape = _blank(json.loads(self.reply.body))

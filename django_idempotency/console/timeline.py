@@ -44,8 +44,8 @@ KINDS: Final[dict[str, tuple[Text, str]]] = {  # of events: title and tone
     Kind.DENIED: (gettext_lazy("A webhook reported that it did not happen"), "doubt"),
     **{each.trace.kind: (each.trace.title, each.trace.tone) for each in ACTIONS if each.trace is not None},
 }
-MISMATCH: Final = "mismatch"  # its reason names the parts that differ
-PARTS: Final[dict[str, Text]] = {
+_MISMATCH: Final = "mismatch"  # its reason names the parts that differ
+PART_NAMES: Final[dict[str, Text]] = {
     "method": gettext_lazy("method"),
     "path": gettext_lazy("path"),
     "operation": gettext_lazy("operation"),
@@ -174,7 +174,7 @@ def _convert_event(event: IdempotencyEvent, row: IdempotencyKey) -> Entry:
         event.at,
         event.transition,
         event.actor,
-        name_parts(event.reason) if event.kind == MISMATCH else event.reason,
+        name_parts(event.reason) if event.kind == _MISMATCH else event.reason,
         tuple(_list_notes(event.kind, details, row)),
         message=replace_surrogates(str(details.get("message", ""))),
         trace=replace_surrogates(str(details.get("trace", ""))),
@@ -185,7 +185,7 @@ def name_parts(stored: str) -> str:
     """Return which parts of a request differ from the one that the key belongs to."""
     if not stored:
         return _("Which part differs is not known.")
-    parts = [str(PARTS.get(part, part)) for part in stored.split(", ")]
+    parts = [str(PART_NAMES.get(part, part)) for part in stored.split(", ")]
     return _("Different: %(parts)s") % {"parts": get_text_list(parts, _("and"))}
 
 

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-LONGEST: Final = 300
+LONGEST_MESSAGE: Final = 300
 MASK: Final = "[…]"
 
 _BEFORE_SECRETS: Final = (
@@ -24,7 +24,7 @@ _RULES: Final = (
 
 def redact(text: str) -> str:
     """Return the first line of a text, shortened and with everything masked that may be a secret."""
-    line = next((line.strip() for line in text[: 10 * LONGEST].splitlines() if line.strip()), "")
+    line = next((line.strip() for line in text[: 10 * LONGEST_MESSAGE].splitlines() if line.strip()), "")
     for pattern, replacement in _RULES:
         line = pattern.sub(replacement, line)
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+    return line if len(line) <= LONGEST_MESSAGE else f"{line[: LONGEST_MESSAGE - 1]}…"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_idempotency.core.redaction import LONGEST, MASK, redact
+from django_idempotency.core.redaction import LONGEST_MESSAGE, MASK, redact
 
 
 @pytest.mark.parametrize(
@@ -52,4 +52,4 @@ def test_a_secret_is_masked(message: str, secret: str) -> None:
 
 
 def test_a_long_message_is_cut() -> None:
-    assert redact("word " * 1_000) == ("word " * 1_000)[: LONGEST - 1] + "…"
+    assert redact("word " * 1_000) == ("word " * 1_000)[: LONGEST_MESSAGE - 1] + "…"
