@@ -22,7 +22,7 @@ from django_idempotency.console.downstream import list_downstream
 from django_idempotency.console.keyset import Rows
 from django_idempotency.console.outlook import describe_outlook, list_advice, runbook_url
 from django_idempotency.console.relations import annotate_related, decode_scope, find_user, list_related
-from django_idempotency.console.timeline import build_story, load_steps
+from django_idempotency.console.timeline import build_story, count_mismatches, load_steps
 from django_idempotency.console.wording import badge, format_size, shorten_key
 from django_idempotency.core.links import docs_url
 from django_idempotency.core.progress import Step
@@ -104,6 +104,7 @@ def build_story_context(row: Any) -> dict[str, Any]:
         "story": build_story(row, events, steps),
         "steps": steps,
         "downstream": list_downstream(row, steps, events),
+        "mismatches": count_mismatches(row, events),
         "states_url": docs_url("reference/states"),
     }
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from django.utils.functional import Promise
 from django.utils.text import get_text_list
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from django_idempotency.console.actions import ACTIONS
 from django_idempotency.console.bodies import replace_surrogates
@@ -21,6 +21,8 @@ from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.monitoring.units import format_duration, format_interval
 
 Text = str | Promise
+
+MISMATCHES_KEPT: Final = 5  # of one record: a later one takes the place of the oldest
 
 KINDS: Final[dict[str, tuple[Text, str]]] = {  # of events: title and tone
     Kind.IN_DOUBT: (gettext_lazy("The attempt ended without a known outcome"), "doubt"),
@@ -40,11 +42,10 @@ KINDS: Final[dict[str, tuple[Text, str]]] = {  # of events: title and tone
     Kind.NOT_EXECUTED: (gettext_lazy("Settled: it did not happen"), "good"),
     Kind.CONFIRMED_TOO_LATE: (gettext_lazy("It happened after all, but the record had ended as failed"), "bad"),
     Kind.DEAD_LETTER: (gettext_lazy("Reconciliation gave up"), "bad"),
-    Kind.MISMATCH: (gettext_lazy("The key was sent with a different request"), "bad"),
+    Kind.MISMATCH: (gettext_lazy("The key was sent with a different request, which was refused"), "bad"),
     Kind.DENIED: (gettext_lazy("A webhook reported that it did not happen"), "doubt"),
     **{each.trace.kind: (each.trace.title, each.trace.tone) for each in ACTIONS if each.trace is not None},
 }
-_MISMATCH: Final = "mismatch"  # its reason names the parts that differ
 PART_NAMES: Final[dict[str, Text]] = {
     "method": gettext_lazy("method"),
     "path": gettext_lazy("path"),
@@ -174,11 +175,21 @@ def _convert_event(event: IdempotencyEvent, row: IdempotencyKey) -> Entry:
         event.at,
         event.transition,
         event.actor,
-        name_parts(event.reason) if event.kind == _MISMATCH else event.reason,
+        name_parts(event.reason) if event.kind == Kind.MISMATCH else event.reason,
         tuple(_list_notes(event.kind, details, row)),
         message=replace_surrogates(str(details.get("message", ""))),
         trace=replace_surrogates(str(details.get("trace", ""))),
     )
+
+
+def count_mismatches(row: IdempotencyKey, events: Sequence[IdempotencyEvent]) -> str:
+    """Return how many requests with this key were different ones; empty if there was none."""
+    count = sum(event.kind == Kind.MISMATCH and event.at >= row.created_at for event in events)
+    if not count:
+        return ""
+    if count < MISMATCHES_KEPT:
+        return ngettext("%(count)d time", "%(count)d times", count) % {"count": count}
+    return _("%(count)d times or more: only the last ones are kept") % {"count": count}
 
 
 def name_parts(stored: str) -> str:

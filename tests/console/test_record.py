@@ -300,7 +300,28 @@ def test_a_kind_that_the_console_does_not_know_is_shown_as_it_is(viewer: Client)
 
 
 def test_every_kind_has_its_words() -> None:
-    assert set(timeline.KINDS) == set(Kind)
+    assert set(timeline.KINDS) == {*Kind, "mismatch"}
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "1 time<"), (4, "4 times<"), (5, "5 times or more")])
+def test_a_key_that_was_sent_with_a_different_request(viewer: Client, count: int, words: str) -> None:
+    began = timezone.now() - timedelta(hours=1)
+    found = people.record(Status.COMPLETED, created_at=began)
+    for number in range(count):
+        IdempotencyEvent.objects.create(
+            record_id=found,
+            kind="mismatch",
+            actor="user:8",
+            reason="path, content_type",
+            at=began + timedelta(minutes=number),
+        )
+    IdempotencyEvent.objects.create(record_id=found, kind="mismatch", at=began - timedelta(days=1))
+    page = text(viewer, found)
+    assert titles(viewer, found).count("The key was sent with a different request, which was refused") == count + 1
+    assert "by user:8" in page
+    assert "Different: path and content type" in page
+    assert "Which part differs is not known." in page
+    assert words in page
 
 
 def with_content(status: Status = Status.COMPLETED, **columns: Any) -> UUID:
