@@ -57,7 +57,14 @@ class Action:
 
 
 def _landed(
-    record: UUID, *, status: int, content_type: str, headers: Headers, body: str, no_body: bool, **who: Any
+    record: UUID,
+    *,
+    status: int,
+    content_type: str,
+    body: str,
+    headers: Headers = (),
+    no_body: bool = False,
+    **who: Any,
 ) -> Outcome:
     reply = make_reply(status, content_type, headers, body)
     return resolve(record, Landed(reply, ends_operation=True), operator=True, **who)

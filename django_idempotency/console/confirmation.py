@@ -20,7 +20,7 @@ from django_idempotency.conf import conf
 from django_idempotency.console import record
 from django_idempotency.console.actions import BY_NAME, Action
 from django_idempotency.console.explanations import Report, describe_refusal
-from django_idempotency.console.forms import LandedForm
+from django_idempotency.console.forms import LandedForm, choose_page_form
 from django_idempotency.console.keyset import PAGE
 from django_idempotency.console.responses import Preview, find_example
 from django_idempotency.console.wording import badge, shorten_key
@@ -87,6 +87,7 @@ class _Confirmation:
 
     def __init__(self, admin: Any, request: HttpRequest, action: Action) -> None:
         self.admin, self.request, self.action = admin, request, action
+        self.form = choose_page_form(action.form)
         self.using = alias()
         found = admin.get_queryset(request).defer(None).defer("response_body", "response_headers", "arguments")
         self.rows = list(found.filter(pk__in=_parse_ids(request.GET.get("records", ""))))
@@ -97,7 +98,7 @@ class _Confirmation:
             raise Http404(_("There is no such record."))
         if self.request.method != "POST":
             return self.show(**self._begin_form())
-        form = self.action.form(self.request.POST)
+        form = self.form(self.request.POST)
         if not form.is_valid() or "change" in self.request.POST:
             return self.show(form)
         if isinstance(form, LandedForm) and "confirmed" not in self.request.POST:
@@ -107,10 +108,10 @@ class _Confirmation:
     def _begin_form(self) -> dict[str, Any]:
         """Return an empty form; for a response, one that starts from the last success of the same operation."""
         if not self.action.form.has_preview:
-            return {"form": self.action.form()}
+            return {"form": self.form()}
         example = find_example(self.admin.get_queryset(self.request), self.rows[0])
         initial = example.make_initial(with_content=self.may_see_content) if example else {}
-        return {"form": self.action.form(initial=initial), "example": example}
+        return {"form": self.form(initial=initial), "example": example}
 
     def show(self, form: Any, **more: Any) -> HttpResponse:
         choices = [self._make_choice(row) for row in self.rows]

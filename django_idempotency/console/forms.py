@@ -43,7 +43,6 @@ class LandedForm(ReasonForm):
         strip=False,
         widget=forms.Textarea(attrs={"rows": 8, "spellcheck": "false", "dir": "ltr"}),
     )
-    no_body = forms.BooleanField(label=_("The response has no body"), required=False)
 
     def clean_content_type(self) -> str:
         kind = str(self.cleaned_data["content_type"])
@@ -73,10 +72,6 @@ class LandedForm(ReasonForm):
         has_none = data.get("status") in NO_BODY
         if body and has_none:
             self.add_error("body", _("A response with this status has no body."))
-        if body and data["no_body"]:
-            self.add_error("no_body", _("There is a body above: delete it, or clear this box."))
-        if not body and not has_none and not data["no_body"]:
-            self.add_error("body", _("Enter the body, or tick “The response has no body”: every retry would get none."))
         if body and data.get("content_type", "").partition(";")[0].strip() == "application/json":
             try:
                 json.loads(body)
@@ -88,6 +83,24 @@ class LandedForm(ReasonForm):
         """Return the response that was entered."""
         data = self.cleaned_data
         return make_reply(data["status"], data["content_type"], data["headers"], data["body"])
+
+
+class EnteredForm(LandedForm):
+    """The same response, entered on a page: an empty body has to be meant."""
+
+    no_body = forms.BooleanField(label=_("The response has no body"), required=False)
+
+    def _check_body(self, body: str, data: dict[str, Any]) -> None:
+        super()._check_body(body, data)
+        if body and data["no_body"]:
+            self.add_error("no_body", _("There is a body above: delete it, or clear this box."))
+        if not body and not data["no_body"] and data.get("status") not in NO_BODY:
+            self.add_error("body", _("Enter the body, or tick “The response has no body”: every retry would get none."))
+
+
+def choose_page_form(form: type[ReasonForm]) -> type[ReasonForm]:
+    """Return the form of a page for an action's form, which commands fill in as well."""
+    return EnteredForm if form is LandedForm else form
 
 
 def make_reply(status: int, content_type: str, headers: Headers, body: str) -> Reply:

@@ -1,7 +1,7 @@
 """What happened to a record, in order, from its columns, its steps and its events."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -86,8 +86,11 @@ class Story:
     undated: list[Entry] = field(default_factory=list)
 
 
-def build_story(row: IdempotencyKey, events: Sequence[IdempotencyEvent], steps: Sequence[Step]) -> Story:
-    """Return what happened, oldest first."""
+def build_timeline(
+    row: IdempotencyKey, events: Iterable[IdempotencyEvent], steps: Sequence[Step] | None = None
+) -> list[Entry]:
+    """Return what happened, oldest first, and then the steps without a time."""
+    steps, events = load_steps(row) if steps is None else steps, list(events)
     dated = [
         *_list_record_entries(row, events),
         *(entry for step in steps for entry in _list_step_entries(row, step)),
@@ -95,8 +98,16 @@ def build_story(row: IdempotencyKey, events: Sequence[IdempotencyEvent], steps: 
     ]
     ordered = sorted(dated, key=lambda entry: entry.at or row.created_at)
     entries = [replace(entry, is_earlier=bool(entry.at and entry.at < row.created_at)) for entry in ordered]
-    undated = [_name_step(step) for step in steps if not (step.begun or step.ended)]
-    return Story(fold(entries), fold(undated))
+    return [*entries, *(_name_step(step) for step in steps if not (step.begun or step.ended))]
+
+
+def build_story(row: IdempotencyKey, events: Sequence[IdempotencyEvent], steps: Sequence[Step]) -> Story:
+    """Return the timeline of a page: long runs of steps are folded, and steps without a time are apart."""
+    entries = build_timeline(row, events, steps)
+    return Story(
+        fold([entry for entry in entries if entry.at is not None]),
+        fold([entry for entry in entries if entry.at is None]),
+    )
 
 
 def load_steps(row: IdempotencyKey) -> tuple[Step, ...]:
