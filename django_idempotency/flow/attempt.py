@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic
+from typing import Final
 from uuid import UUID
 
 from django_idempotency.conf import conf, default_namespace
@@ -13,6 +14,8 @@ from django_idempotency.core.refs import Ref, derive_key
 from django_idempotency.core.validation import require_namespace
 from django_idempotency.exceptions import LostFence, Misplaced
 from django_idempotency.store import attempts
+
+MOST_DERIVED: Final = 50  # names of steps that an attempt remembers
 
 
 def digest_of_namespace() -> str:
@@ -55,7 +58,7 @@ class Attempt:
     number: int = 1  # of this attempt, among those of the record
     age: float = 0.0  # seconds that the record had existed when this attempt began, by the database's clock
     finished: bool = False
-    derived: tuple[str, ...] = ()  # the steps whose downstream keys the work asked for
+    derived: tuple[str, ...] = ()  # the first steps whose downstream keys the work asked for
     in_doubt: str | None = None  # of an operation: its step that began, and whose end was not seen
     settled: bool = False  # of an operation: every step is done, so its response is their result
     stored_lease: Lease | None = None  # of an operation without its request: what the record says
@@ -132,8 +135,9 @@ class KeyHandle:
 
     def derive(self, step: str) -> str:
         """Return the key of a downstream call: equal for every attempt, different for every step."""
-        if step not in self._attempt.derived:
-            self._attempt.derived += (step,)
+        known = self._attempt.derived
+        if len(known) < MOST_DERIVED and step not in known:
+            self._attempt.derived = (*known, step)
         return self._attempt.derive(step)
 
     def extend(self, lease: timedelta | None = None) -> None:

@@ -31,8 +31,6 @@ from django_idempotency.signals import announce, logger
 from django_idempotency.store import attempts, events, limits, records
 from django_idempotency.store.continuity import Replaced, RolledBack
 
-DERIVED_KEPT: Final = 50  # names of downstream keys in one event
-
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -224,7 +222,7 @@ def _mark_doubt(attempt: Attempt, code: str, error: BaseException | None) -> boo
     details = {
         "attempt": attempt.number,
         "seconds": round(attempt.seconds, 3),
-        "derived": attempt.derived[:DERIVED_KEPT],
+        "derived": attempt.derived,
         **collect_evidence(error),
     }
     with limits.limited(attempt.using, attempt.limit):

@@ -14,6 +14,7 @@ from pytest_django.fixtures import Settings
 
 from django_idempotency import maintenance
 from django_idempotency.core.progress import Moment, Progress, Step, StepState
+from django_idempotency.flow.attempt import MOST_DERIVED, KeyHandle
 from django_idempotency.flow.finish import fail
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.reconciliation import Inconclusive, NotLanded, StepLanded, reconciler
@@ -103,6 +104,14 @@ def test_a_doubt_keeps_the_message_the_trace_and_what_was_sent(settings: Setting
         "message": "no answer from https://bank.example/pay?[…]",
         "trace": "trace-7",
     }
+
+
+def test_an_attempt_remembers_the_first_names_that_it_derived_keys_for() -> None:
+    attempt = claimed_plainly(a_plain_call())
+    handle = KeyHandle(attempt, late=True)
+    for number in range(2 * MOST_DERIVED):
+        assert handle.derive(f"line-{number}") == handle.derive(f"line-{number}") == attempt.derive(f"line-{number}")
+    assert attempt.derived == tuple(f"line-{number}" for number in range(MOST_DERIVED))
 
 
 @pytest.mark.parametrize(
