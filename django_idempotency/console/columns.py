@@ -1,18 +1,21 @@
 """The columns of the record list."""
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from django_idempotency.console.wording import format_age, shorten_key
 from django_idempotency.core.states import Status
 from django_idempotency.flow.unattended import lacks_reconciler
 from django_idempotency.monitoring.units import format_interval
+
+NO_RECONCILER: Final = gettext_lazy("waits for an operator, because its operation has no reconciler")
 
 
 def render_moment(then: datetime, now: datetime) -> SafeString:
@@ -56,7 +59,7 @@ def describe_next(row: Any) -> str:
     if row.status == Status.DEAD_LETTER:
         return _("waits for an operator")
     if row.status == Status.UNKNOWN and lacks_reconciler(row.operation, row.run_name, row.on_lost_lease):
-        return _("waits for an operator: it has no reconciler")
+        return str(NO_RECONCILER)
     if row.locked_until is not None:
         is_pending = row.status == Status.PENDING
         running, over = (_("pick-up: %s left"), _("pick-up overdue by %s")) if is_pending else _lease()

@@ -19,10 +19,10 @@ from django_idempotency.core.progress import Moment, Progress, Step, StepState
 from django_idempotency.core.states import Status
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.monitoring.units import format_duration, format_interval
+from django_idempotency.store.events import MOST_MISMATCHES
 
 Text = str | Promise
 
-MISMATCHES_KEPT: Final = 5  # of one record: a later one takes the place of the oldest
 
 KINDS: Final[dict[str, tuple[Text, str]]] = {  # of events: title and tone
     Kind.IN_DOUBT: (gettext_lazy("The attempt ended without a known outcome"), "doubt"),
@@ -198,7 +198,7 @@ def count_mismatches(row: IdempotencyKey, events: Sequence[IdempotencyEvent]) ->
     count = sum(event.kind == Kind.MISMATCH and event.at >= row.created_at for event in events)
     if not count:
         return ""
-    if count < MISMATCHES_KEPT:
+    if count < MOST_MISMATCHES:
         return ngettext("%(count)d time", "%(count)d times", count) % {"count": count}
     return _("%(count)d times or more: only the last ones are kept") % {"count": count}
 
