@@ -16,6 +16,8 @@ from django.utils.encoding import force_bytes
 from django.utils.module_loading import import_string
 
 from django_idempotency.core.conversion import (
+    to_address,
+    to_address_of_key,
     to_boolean,
     to_cache_alias,
     to_count,
@@ -136,6 +138,11 @@ class Settings:
     PREPARED_STATEMENTS = Setting[bool](to_boolean, False)  # prepare the statements of most requests, on PostgreSQL
     MAX_DISCONNECTED = Setting[int](to_count, 100)  # how many async views one process finishes without their clients
     CACHE_ALIAS = Setting[str | None](to_cache_alias, None)  # in front of completed records
+    # What the audit trail keeps of an exception's message. Left out: the message, redacted. None: nothing.
+    DESCRIBE_ERROR = Setting[Callable[[BaseException], str] | None](_function, None)
+    TRACE_ID = Setting[Callable[[], str | None] | None](_function, None)  # the project's name for the current request
+    PROVIDER_URL = Setting[str | None](to_address_of_key, None)  # where a provider shows a downstream key
+    RUNBOOK_URL = Setting[str | None](to_address, None)  # where operators of this project read what to do
     SERVER_THREADS = Setting[int | None](to_positive_count, None)  # how many requests one process serves at a time
 
     def is_given(self, name: str) -> bool:

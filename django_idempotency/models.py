@@ -170,6 +170,11 @@ class IdempotencyKey(models.Model):
         return 0.0 if self.grace_until is None else (self.grace_until - self.read_at).total_seconds()
 
     @property
+    def age(self) -> float:
+        """Seconds since the key was claimed."""
+        return (self.read_at - self.created_at).total_seconds()
+
+    @property
     def lease_over(self) -> bool:
         """True if a lease was taken and has run out."""
         return self.locked_until is not None and self.locked_until <= self.read_at
@@ -206,11 +211,13 @@ class IdempotencyEvent(models.Model):
     transition = models.CharField(_("transition"), max_length=8, blank=True, db_default="")
     actor = models.CharField(_("actor"), max_length=255, blank=True, db_default="")
     reason = models.TextField(_("reason"), blank=True, db_default="")
+    details = models.TextField(_("details"), blank=True, db_default="")  # JSON, for people
 
     class Meta:
         db_table = "idempotency_event"
         verbose_name = _("idempotency event")
         verbose_name_plural = _("idempotency events")
+        default_permissions = ()
         indexes = [models.Index(fields=["kind", "record_id"], name="idempotency_event_kind")]
 
     def __str__(self) -> str:
@@ -229,6 +236,7 @@ class MaintenanceRun(models.Model):
 
     class Meta:
         db_table = "idempotency_maintenance_run"
+        default_permissions = ()
         verbose_name = _("maintenance run")
         verbose_name_plural = _("maintenance runs")
 
@@ -246,6 +254,7 @@ class IdempotencyCount(models.Model):
 
     class Meta:
         db_table = "idempotency_count"
+        default_permissions = ()
         verbose_name = _("count of outcomes")
         verbose_name_plural = _("counts of outcomes")
         constraints = [

@@ -8,9 +8,9 @@ from uuid import UUID
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from django_idempotency.console.forms import LandedForm, ReasonForm
+from django_idempotency.console.forms import LandedForm, ReasonForm, make_reply
 from django_idempotency.core.audit import Kind
-from django_idempotency.core.replies import Reply
+from django_idempotency.core.replies import Headers
 from django_idempotency.core.states import Status
 from django_idempotency.core.transitions import TRANSITIONS, Edge, Event
 from django_idempotency.flow.resolve import ask, expire, requeue, resolve, try_again
@@ -33,6 +33,7 @@ class Action:
     name: str  # in the address; the permission has the same name, with underscores
     option: str  # of `idempotency_resolve`; empty where another command does it
     label: str | Promise
+    finding: str | Promise  # what a person has found out who takes it
     event: Event  # the row of the table that is carried out
     sentence: str | Promise
     risk: str | Promise
@@ -56,9 +57,18 @@ class Action:
         return frozenset[Status]().union(*(row.sources for row in rows))
 
 
-def _landed(record: UUID, *, status: int, content_type: str, body: str, **who: Any) -> Outcome:
-    headers = (("Content-Type", content_type),) if body else ()
-    return resolve(record, Landed(Reply(status, headers, body.encode()), ends_operation=True), operator=True, **who)
+def _landed(
+    record: UUID,
+    *,
+    status: int,
+    content_type: str,
+    body: str,
+    headers: Headers = (),
+    no_body: bool = False,
+    **who: Any,
+) -> Outcome:
+    reply = make_reply(status, content_type, headers, body)
+    return resolve(record, Landed(reply, ends_operation=True), operator=True, **who)
 
 
 def _not_executed(record: UUID, **who: Any) -> Outcome:
@@ -87,6 +97,7 @@ ACTIONS: Final = (
         "ask-reconciler",
         "",
         _("Ask the reconciler now"),
+        _("You want to know now"),
         Event.INCONCLUSIVE,
         _("The operation's reconciler asks the provider at once; its verdict is applied under its own rules."),
         _("An inconclusive verdict counts as one of its tries, and the last one makes the record a dead letter."),
@@ -106,6 +117,7 @@ ACTIONS: Final = (
         "resolve-landed",
         "--landed",
         _("Mark as succeeded and store the response"),
+        _("The provider did it"),
         Event.EVIDENCE,
         _("The record becomes completed, and every retry of the client gets the response that you enter here."),
         _(
@@ -121,6 +133,7 @@ ACTIONS: Final = (
         "resolve-not-executed",
         "--not-executed",
         _("Mark as not executed (allow retry)"),
+        _("The provider has no trace of it, and no request can still be in flight"),
         Event.DISMISS,
         _(
             "The client's next request with this key runs the work; an operation continues with the step that was in "
@@ -139,6 +152,7 @@ ACTIONS: Final = (
         "try-again",
         "--try-again",
         _("Reset and retry reconciliation"),
+        _("The provider was down and is back"),
         Event.TRY_AGAIN,
         _("The record becomes unknown again, and the reconciler asks about it with all its tries at its next run."),
         _("If the provider still cannot tell, the record becomes a dead letter again when the tries are used up."),
@@ -151,6 +165,7 @@ ACTIONS: Final = (
         "enqueue",
         "--enqueue",
         _("Re-queue"),
+        _("No worker picks up the work"),
         Event.ENQUEUE,
         _("Another message is sent for work that no worker has picked up."),
         _("Only one worker can win the record, so a second message does no harm. Rejected while one may be in flight."),
@@ -162,6 +177,7 @@ ACTIONS: Final = (
         "expire-now",
         "--expire",
         _("Expire now"),
+        _("The stored response is wrong and must go"),
         Event.EXPIRE_NOW,
         _("The stored response is not replayed any more, and the next request with this key runs as new."),
         _("A client that retries makes the effect happen a second time."),

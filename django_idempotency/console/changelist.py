@@ -1,6 +1,6 @@
 """The record list: the admin's change list with its filters, search and actions, but with keyset pages."""
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from uuid import UUID
 
 from django.contrib.admin.options import IncorrectLookupParameters
@@ -8,10 +8,16 @@ from django.contrib.admin.views.main import PAGE_VAR, ChangeList
 from django.db.models import Q
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from django_idempotency.console.filters import Filter
-from django_idempotency.console.keyset import NEWEST, PICKED, Cursor, Page, Rows, Walk, fetch_page
+from django_idempotency.console.keyset import NEWEST, PAGE, PICKED, Cursor, Page, Rows, Walk, fetch_page
+from django_idempotency.console.relations import find_principals
+from django_idempotency.core.links import docs_url
 from django_idempotency.core.refs import parse_namespace
+
+LEAST: Final = 4  # characters of the beginning of a key
+NEAR: Final = 500
 
 
 class Listing(ChangeList):
@@ -54,6 +60,39 @@ class Listing(ChangeList):
         self.walk, self.reach = PICKED, found
         return found
 
+    @property
+    def summary(self) -> str:
+        """Return how many records the page shows, and in which order."""
+        number, order = self.result_count, self.walk.order
+        if self.page.further is None and self.cursor is None:
+            text = ngettext("%(number)d record, %(order)s.", "%(number)d records, %(order)s.", number)
+        elif self.cursor is None:
+            text = ngettext("First record, %(order)s.", "First %(number)d records, %(order)s.", number)
+        else:
+            text = ngettext("%(number)d more record, %(order)s.", "%(number)d more records, %(order)s.", number)
+        return text % {"number": number, "order": order}
+
+    @property
+    def advice(self) -> str:
+        """Return what to do where nothing is shown."""
+        if self.query:
+            text = _(
+                "Nothing matched “%(query)s”. Search for the beginning of a key (at least %(least)d characters), a "
+                "complete record id or downstream key, a principal such as user:7, or a username."
+            )
+            return text % {"query": self.query, "least": LEAST}
+        if self.page.looked_to is not None:
+            return _("None among the records that were searched. Search older records, or choose a later time.")
+        if self.has_active_filters or self.cursor is not None:
+            return _("No record matches these filters. Clear one of them to see more.")
+        return _("No key has been used yet. Protect a view, and send a request with an idempotency key.")
+
+    @property
+    def guide_url(self) -> str:
+        """Return where the first steps are described; empty if there are records."""
+        is_new = not (self.query or self.has_active_filters or self.cursor)
+        return docs_url("tutorial/index") if is_new else ""
+
     def get_results(self, request: HttpRequest) -> None:
         self.cursor = Cursor.parse(request.GET.get(PAGE_VAR, ""))
         self.page = fetch_page(self.walk, self.reach, self.queryset, self.cursor)
@@ -76,14 +115,28 @@ class Listing(ChangeList):
 
 
 def find_named(rows: Rows, term: str) -> Rows | None:
-    """Return the records with this key, id or downstream key; None if there are none."""
-    condition = Q(key=term.strip('"'))
+    """Return the records with this key, id or downstream key, or with keys that begin so; None if there are none."""
     record = parse_record(term)
     if record is not None:
         namespace = parse_namespace(term)  # another installation's record may have the same id
-        condition |= Q(pk=record) if namespace is None else Q(pk=record, namespace=namespace)
-    found = rows.filter(condition)
-    return found if found.exists() else None
+        named = Q(pk=record) if namespace is None else Q(pk=record, namespace=namespace)
+        found = rows.filter(named | Q(key=term))
+        if found.exists():
+            return found
+    begun = list_begun_with(rows, term.strip('"'))
+    return rows.filter(pk__in=begun) if begun else None
+
+
+def list_begun_with(rows: Rows, term: str) -> list[UUID]:
+    """Return the records with this key; if there are none, those whose keys begin so. Walks along the index of keys.
+
+    A database may sort other keys between them, so more rows are read than are shown.
+    """
+    near = list(rows.filter(key__gte=term).order_by("key").values_list("pk", "key")[:NEAR])
+    exact = [record for record, key in near if key == term]
+    if exact or len(term) < LEAST:
+        return exact
+    return [record for record, key in near if key.startswith(term)][:PAGE]
 
 
 def parse_record(term: str) -> UUID | None:
@@ -97,4 +150,5 @@ def parse_record(term: str) -> UUID | None:
 
 
 def filter_principal(rows: Rows, term: str) -> Rows:
-    return rows.filter(principal=term)
+    """Return the records of this principal, or of the user with this name."""
+    return rows.filter(principal__in=[term, *([] if ":" in term else find_principals(term))])

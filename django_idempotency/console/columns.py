@@ -1,27 +1,21 @@
 """The columns of the record list."""
 
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, Final
 
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from django_idempotency.console.wording import format_age, shorten_key
 from django_idempotency.core.states import Status
+from django_idempotency.flow.unattended import lacks_reconciler
 from django_idempotency.monitoring.units import format_interval
 
-
-class Timed(Protocol):
-    """A record with the database's time beside it."""
-
-    now: datetime
-    status: str
-    locked_until: datetime | None
-    reconcile_after: datetime | None
-    expires_at: datetime | None
+NO_RECONCILER: Final = gettext_lazy("waits for an operator, because its operation has no reconciler")
 
 
 def render_moment(then: datetime, now: datetime) -> SafeString:
@@ -55,15 +49,17 @@ def format_attempts(row: Any) -> str:
     return _("%(runs)d, %(polls)d checks") % {"runs": row.attempts, "polls": row.reconcile_attempts}
 
 
-def render_next(row: Timed) -> SafeString:
+def render_next(row: Any) -> SafeString:
     """Return what happens to the record next without a request, and when."""
     tone = "idem-late" if is_late(row) else "idem-calm"
     return format_html('<span class="{}">{}</span>', tone, describe_next(row))
 
 
-def describe_next(row: Timed) -> str:
+def describe_next(row: Any) -> str:
     if row.status == Status.DEAD_LETTER:
         return _("waits for an operator")
+    if row.status == Status.UNKNOWN and lacks_reconciler(row.operation, row.run_name, row.on_lost_lease):
+        return str(NO_RECONCILER)
     if row.locked_until is not None:
         is_pending = row.status == Status.PENDING
         running, over = (_("pick-up: %s left"), _("pick-up overdue by %s")) if is_pending else _lease()
@@ -87,7 +83,7 @@ def _format_countdown(left: timedelta, ahead: str, behind: str) -> str:
     return ahead % format_interval(left) if left > timedelta(0) else behind % format_interval(-left, units=1)
 
 
-def is_late(row: Timed) -> bool:
+def is_late(row: Any) -> bool:
     """True if something should have happened to the record already, or an operator has to act."""
     due = row.locked_until or row.reconcile_after
     return row.status == Status.DEAD_LETTER or (due is not None and due <= row.now)

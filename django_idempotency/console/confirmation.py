@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from hashlib import sha256
 from time import monotonic
-from typing import Any
+from typing import Any, Final
+from urllib.parse import urlencode
 from uuid import UUID
 
-from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -18,16 +18,18 @@ from django.views.decorators.http import require_http_methods
 
 from django_idempotency.conf import conf
 from django_idempotency.console import record
-from django_idempotency.console.actions import BY_NAME, OUTCOMES, UNDECIDED, Action
+from django_idempotency.console.actions import BY_NAME, Action
+from django_idempotency.console.explanations import Summary, describe_refusal
+from django_idempotency.console.forms import LandedForm, choose_page_form
 from django_idempotency.console.keyset import PAGE
-from django_idempotency.console.wording import STATES, badge, shorten_key
+from django_idempotency.console.responses import Preview, find_example
+from django_idempotency.console.wording import badge, shorten_key
 from django_idempotency.flow.settle import Outcome
-from django_idempotency.flow.unattended import is_unattended
 from django_idempotency.http.atomic_requests import opt_out_of_atomic_requests
 from django_idempotency.models import IdempotencyKey
-from django_idempotency.monitoring.units import format_interval
-from django_idempotency.store import records
 from django_idempotency.store.records import alias
+
+LIST_FILTERS: Final = "_changelist_filters"  # as Django's admin calls what leads back to the same list
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +37,12 @@ class Choice:
     """One of the chosen records, as the operator saw it."""
 
     row: IdempotencyKey
-    fits: bool
     seen: str  # its mark
-    grace: str  # how long the grace period still lasts; empty where that does not matter
-    unattended: bool  # its operation has no reconciler to ask
+    refusal: str  # why the action is not possible; empty if it is
+
+    @property
+    def fits(self) -> bool:
+        return not self.refusal
 
     @property
     def badge(self) -> SafeString:
@@ -52,7 +56,9 @@ class Choice:
 def redirect_to_page(name: str, admin: Any, request: HttpRequest, _rows: Any) -> HttpResponse:
     """Lead from the list's menu to the confirmation page of the ticked rows."""
     ticked = request.POST.getlist(ACTION_CHECKBOX_NAME)[:PAGE]
-    return HttpResponseRedirect(build_url(name, ",".join(ticked), admin.admin_site.name))
+    address = build_url(name, ",".join(ticked), admin.admin_site.name)
+    filters = request.GET.urlencode()
+    return HttpResponseRedirect(f"{address}&{urlencode({LIST_FILTERS: filters})}" if filters else address)
 
 
 def build_url(name: str, records: str, site: str) -> str:
@@ -81,97 +87,80 @@ class _Confirmation:
 
     def __init__(self, admin: Any, request: HttpRequest, action: Action) -> None:
         self.admin, self.request, self.action = admin, request, action
+        self.form = choose_page_form(action.form)
         self.using = alias()
-        self.rows = list(admin.get_queryset(request).filter(pk__in=_parse_ids(request.GET.get("records", ""))))
+        found = admin.get_queryset(request).defer(None).defer("response_body", "response_headers", "arguments")
+        self.rows = list(found.filter(pk__in=_parse_ids(request.GET.get("records", ""))))
+        self.may_see_content = record.may_see_content(request.user)
 
     def respond(self) -> HttpResponse:
         if not self.rows:
             raise Http404(_("There is no such record."))
-        form = self.action.form(self.request.POST if self.request.method == "POST" else None)
-        if form.is_valid():
-            return self.act(form.cleaned_data)
-        return self.show(form)
+        if self.request.method != "POST":
+            return self.show(**self._begin_form())
+        form = self.form(self.request.POST)
+        if not form.is_valid() or "change" in self.request.POST:
+            return self.show(form)
+        if isinstance(form, LandedForm) and "confirmed" not in self.request.POST:
+            return self.show(form, preview=Preview(form.reply))
+        return self.act(form.cleaned_data)
 
-    def show(self, form: Any) -> HttpResponse:
+    def _begin_form(self) -> dict[str, Any]:
+        """Return an empty form; for a response, one that starts from the last success of the same operation."""
+        if not self.action.form.has_preview:
+            return {"form": self.form()}
+        example = find_example(self.admin.get_queryset(self.request), self.rows[0])
+        initial = example.make_initial(with_content=self.may_see_content) if example else {}
+        return {"form": self.form(initial=initial), "example": example}
+
+    def show(self, form: Any, **more: Any) -> HttpResponse:
         choices = [self._make_choice(row) for row in self.rows]
+        single = self.rows[0] if len(self.rows) == 1 else None
         context = {
             **self.admin.build_page_context(self.request),
+            **({} if single is None else record.build_story_context(single)),
+            **more,
             "title": self.action.label,
             "action": self.action,
             "choices": choices,
+            "single": single,
             "ready": any(choice.fits for choice in choices),
             "form": form,
+            "may_see_content": self.may_see_content,
             "back": self._build_back_url(),
         }
         return TemplateResponse(self.request, "django_idempotency/console/confirm.html", context)
 
     def _make_choice(self, row: Any) -> Choice:
-        fits = row.status in self.action.statuses
-        waits = fits and self.action.after_grace and row.grace_until is not None and row.grace_until > row.now
-        grace = format_interval(row.grace_until - row.now) if waits else ""
-        unattended = self.action.polls and is_unattended(row)
-        return Choice(row, fits and not waits and not unattended, _compute_mark(row), grace, unattended)
+        return Choice(row, _compute_mark(row), describe_refusal(self.action, row, self.request.user))
 
     def act(self, given: dict[str, Any]) -> HttpResponse:
+        report = Summary(self.action, self.request)
         until = monotonic() + conf.RECONCILE_LIMIT.total_seconds()
         for row in self.rows:
             if monotonic() >= until:
-                self._notify(messages.WARNING, row, _("The time for one request was used up; try again."))
-                continue
-            self._act_on(row, given)
+                report.add_time_used_up(row)
+            else:
+                self._act_on(row, given, report)
+        report.send()
         return HttpResponseRedirect(self._build_back_url())
 
-    def _act_on(self, row: IdempotencyKey, given: dict[str, Any]) -> None:
+    def _act_on(self, row: IdempotencyKey, given: dict[str, Any], report: Summary) -> None:
         if self.request.POST.get(f"seen-{row.pk}") != _compute_mark(row):
-            self._notify_overtaken(row)
+            report.add_overtaken(row)
             return
-        outcome = self.action.run(row.pk, by=self.request.user.get_username(), using=self.using, **given)
-        if outcome in (Outcome.OVERTAKEN, Outcome.RUNNING):
-            self._notify_overtaken(row)
-        elif outcome in self.action.done:
+        outcome: Outcome = self.action.run(row.pk, by=self.request.user.get_username(), using=self.using, **given)
+        if outcome in self.action.done:
             self.admin.log_change(self.request, row, f"{self.action.label}: {given['reason']} [{outcome}]")
-            level = messages.WARNING if outcome in UNDECIDED else messages.SUCCESS
-            self._notify(level, row, self._explain(row, outcome))
-        else:
-            self._notify(messages.WARNING, row, self._explain(row, outcome))
-
-    def _explain(self, row: IdempotencyKey, outcome: Outcome) -> str:
-        if outcome is Outcome.ASKED and _is_left_alone(row):
-            return _("It is unknown again, but there is no reconciler for %s in this process.") % row.operation
-        if outcome is not Outcome.POSTPONED:
-            return str(OUTCOMES[outcome])
-        now = records.find(row.ref)
-        if now is None:
-            return str(OUTCOMES[Outcome.ABSENT])
-        if self.action.polls and is_unattended(row):
-            return _("There is no reconciler for %s in this process.") % row.operation
-        left = now.grace_left if now.lease_left is None else now.lease_left
-        wait = format_interval(max(left or 0, 0) + 1)
-        return _("Not yet: a message may still be in flight. Nothing was changed; it can be done in %s.") % wait
-
-    def _notify_overtaken(self, row: IdempotencyKey) -> None:
-        now = records.find(row.ref)
-        if now is None:
-            self._notify(messages.WARNING, row, str(OUTCOMES[Outcome.ABSENT]))
-            return
-        text = _("This record changed to “%s” after you opened it. Nothing was saved; review it and try again.")
-        self._notify(messages.WARNING, row, text % STATES[now.status].label)
-
-    def _notify(self, level: int, row: IdempotencyKey, text: str) -> None:
-        # In quotes, because the admin capitalizes the first letter of a message.
-        messages.add_message(self.request, level, f"“{shorten_key(row.key)}”: {text}")
+        report.add(row, outcome)
 
     def _build_back_url(self) -> str:
         site = self.admin.admin_site.name
-        if len(self.rows) == 1:
+        filters = self.request.GET.get(LIST_FILTERS, "")
+        if len(self.rows) == 1 and not filters:
             return record.build_url(self.rows[0].pk, site)
-        return reverse("admin:django_idempotency_idempotencykey_changelist", current_app=site)
-
-
-def _is_left_alone(row: IdempotencyKey) -> bool:
-    """True if the record, as it is now, has no reconciler to ask."""
-    now = records.load(row.pk, row.ref.using)
-    return now is not None and is_unattended(now)
+        address = reverse("admin:django_idempotency_idempotencykey_changelist", current_app=site)
+        return f"{address}?{filters}" if filters else address
 
 
 def _parse_ids(text: str) -> list[UUID]:

@@ -35,11 +35,11 @@ else:
 class IdempotencyKeyAdmin(_Admin):
     """Nothing is edited here: every change is made by an action, and guarded by its statement."""
 
-    list_display = ("shown_status", "shown_key", "work", "created", "waits", "shown_attempts")
+    list_display = ("shown_status", "shown_key", "waits", "work", "created", "shown_attempts")
     list_display_links = None
     list_filter = (*FILTERS,)
     search_fields = ("key",)
-    search_help_text = _("A complete idempotency key, record id, downstream key or principal.")
+    search_help_text = _("The beginning of a key; a complete record id or downstream key; a principal or a username.")
     sortable_by = ()
     show_full_result_count = False
     show_facets = ShowFacets.NEVER
@@ -102,11 +102,12 @@ class IdempotencyKeyAdmin(_Admin):
         if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
             raise PermissionDenied
         found = changelist.parse_record(unquote(object_id))
-        row = record.find_row(self.get_queryset(request), found) if found else None
+        may_see = record.may_see_content(request.user)
+        row = record.find_row(self.get_queryset(request), found, with_content=may_see) if found else None
         if row is None:
             messages.warning(request, _("There is no such record. Records are deleted after their retention."))
             return redirect("admin:django_idempotency_idempotencykey_changelist")
-        context = {**self.build_page_context(request), **record.build_context(row, request.user)}
+        context = {**self.build_page_context(request), **record.build_context(row, request, self.admin_site)}
         return TemplateResponse(request, "django_idempotency/console/record.html", context)
 
     def build_page_context(self, request: HttpRequest) -> dict[str, Any]:

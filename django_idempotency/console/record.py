@@ -1,26 +1,32 @@
 """The page of one record: its state, what happened, request and response, and what an operator can do."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
+from django.contrib.admin import AdminSite
 from django.db.models import Q, Subquery, Value
 from django.db.models.functions import Coalesce, Length
+from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
+from django_idempotency.conf import conf
 from django_idempotency.console import actions
 from django_idempotency.console.bodies import describe_all_json, describe_bytes, describe_json, replace_surrogates
-from django_idempotency.console.columns import describe_next, is_late
+from django_idempotency.console.downstream import list_downstream
 from django_idempotency.console.keyset import Rows
-from django_idempotency.console.timeline import build_timeline, load_steps
-from django_idempotency.console.wording import STATES, badge, format_size, shorten_key
+from django_idempotency.console.outlook import describe_outlook, list_advice, runbook_url
+from django_idempotency.console.relations import annotate_related, decode_scope, find_user, list_related
+from django_idempotency.console.timeline import build_story, count_mismatches, load_steps
+from django_idempotency.console.wording import badge, format_size, shorten_key
+from django_idempotency.core.links import docs_url
+from django_idempotency.core.progress import Step
 from django_idempotency.core.states import Status
-from django_idempotency.flow.unattended import is_unattended
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.monitoring.units import format_interval
 from django_idempotency.store import records
@@ -31,7 +37,6 @@ EVENTS_SHOWN: Final = 200
 AROUND: Final = 500  # how many records before and after are looked at for neighbours
 NEIGHBOURS: Final = 3
 A_CENTURY: Final = timedelta(days=36_500)  # no record is so far from another
-NO_RECONCILER: Final = gettext_lazy("waits for an operator, because its operation has no reconciler")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,37 +58,62 @@ def build_url(record: UUID, site: str) -> str:
     return reverse("admin:django_idempotency_idempotencykey_change", args=[record], current_app=site)
 
 
-def find_row(rows: Rows, record: UUID) -> Any:
-    """Return the record with what its page shows, and without what only some may see."""
-    annotated = rows.annotate(body_size=Length("response_body"))
-    return annotated.defer(None).defer("response_body", "response_headers").filter(pk=record).first()
+def find_row(rows: Rows, record: UUID, *, with_content: bool) -> Any:
+    """Return the record with what its page shows, and without what this person may not see."""
+    annotated = annotate_related(rows.annotate(body_size=Length("response_body"))).defer(None)
+    shown = annotated if with_content else annotated.defer("response_body", "response_headers")
+    return shown.filter(pk=record).first()
 
 
-def build_context(row: Any, user: Any) -> dict[str, Any]:
-    found = IdempotencyEvent.objects.using(alias()).filter(record_id=row.pk).order_by("-id")[:EVENTS_SHOWN]
-    unattended = is_unattended(row)
+def may_see_content(user: Any) -> bool:
+    return bool(user.has_perm(MAY_SEE_CONTENT))
+
+
+def build_context(row: Any, request: HttpRequest, site: AdminSite) -> dict[str, Any]:
+    may_see, outlook = may_see_content(request.user), describe_outlook(row)
+    context = build_story_context(row)
+    offered = [
+        each for each in actions.list_offered(row.status, request.user) if not (each.polls and not outlook.can_be_asked)
+    ]
     return {
+        **context,
         "title": shorten_key(row.key),
         "row": row,
         "badge": badge(row.status),
-        "meaning": STATES[Status(row.status)].meaning,
-        "next": NO_RECONCILER if unattended else describe_next(row),
-        "late": unattended or is_late(row),
+        "outlook": outlook,
         "bar": measure_lease(row),
-        "timeline": build_timeline(row, reversed(found)),
-        "content": _load_content(row) if user.has_perm(MAY_SEE_CONTENT) else None,
+        "may_see_content": may_see,
+        "content": _load_content(row, context["steps"]) if may_see else None,
         "body_size": None if row.body_size is None else format_size(row.body_size),
         "neighbours": find_neighbours(row),
-        "actions": [each for each in actions.list_offered(row.status, user) if not (each.polls and unattended)],
+        "scope": decode_scope(row.scope),
+        "principal": find_user(row.principal, site, request),
+        "related": list(list_related(row, site, request)),
+        "tries": conf.RECONCILE_TRIES,
+        "actions": offered,
+        "runbook": list_advice(row, outlook, offered),
+        "runbook_url": runbook_url(),
     }
 
 
-def _load_content(row: IdempotencyKey) -> dict[str, Any]:
+def build_story_context(row: Any) -> dict[str, Any]:
+    """Return what happened to a record, and the downstream keys that it sent."""
+    latest = IdempotencyEvent.objects.using(alias()).filter(record_id=row.pk).order_by("-id")[:EVENTS_SHOWN]
+    events, steps = list(latest)[::-1], load_steps(row)
+    return {
+        "story": build_story(row, events, steps),
+        "steps": steps,
+        "downstream": list_downstream(row, steps, events),
+        "mismatches": count_mismatches(row, events),
+        "states_url": docs_url("reference/states"),
+    }
+
+
+def _load_content(row: IdempotencyKey, steps: Sequence[Step]) -> dict[str, Any]:
     """Return the stored response, arguments and results. The store reads them as for a replay."""
-    record = records.find(row.ref)
-    reply = record.reply if record is not None else None
+    reply = records.reply_of(row)
     headers = reply.headers if reply is not None else ()
-    with_result = [step for step in load_steps(row) if step.result is not None]
+    with_result = [step for step in steps if step.result is not None]
     results = describe_all_json(json.dumps(step.result) for step in with_result)
     kind = next((value for name, value in headers if name.lower() == "content-type"), "")
     return {
@@ -96,7 +126,7 @@ def _load_content(row: IdempotencyKey) -> dict[str, Any]:
 
 def measure_lease(row: Any) -> dict[str, Any] | None:
     """Return how much of the lease is used up; None without a lease."""
-    if row.locked_until is None:
+    if row.locked_until is None or row.status == Status.PENDING:
         return None
     whole = max(1, row.lease_seconds)
     left = (row.locked_until - row.now).total_seconds()

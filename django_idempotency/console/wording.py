@@ -9,7 +9,7 @@ from django.utils.functional import Promise
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from django_idempotency.core.states import Status
 from django_idempotency.monitoring.units import format_interval, format_number
@@ -103,5 +103,5 @@ def format_age(then: datetime, now: datetime) -> str:
 def format_size(count: int) -> str:
     """Return a number of bytes in its largest unit."""
     if count < 1024:
-        return _("%d bytes") % count
+        return ngettext("%(count)d byte", "%(count)d bytes", count) % {"count": count}
     return _("%.1f KiB") % (count / 1024) if count < 1024 * 1024 else _("%.1f MiB") % (count / 1024 / 1024)

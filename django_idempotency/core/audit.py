@@ -13,6 +13,8 @@ class Kind(StrEnum):
     TAKEN_OVER = "taken over", "T7"
     LANDED = "landed", "T9"
     STEP_LANDED = "step landed", "T9s"
+    INCONCLUSIVE = "inconclusive", "T11"
+    TOO_EARLY = "too early", "T11p"
     NOT_EXECUTED = "not executed", "T10"
     STEP_NOT_EXECUTED = "step not executed", "T10s"
     DEAD_LETTER = "dead letter", "T12"

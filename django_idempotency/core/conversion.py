@@ -1,5 +1,6 @@
 """Convert the values of settings. Each function raises TypeError or ValueError that completes the setting's name."""
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from enum import StrEnum
@@ -85,3 +86,17 @@ def to_cache_alias(value: Any) -> str | None:
     if value is not None and (not isinstance(value, str) or not value):
         raise TypeError(f"must be an alias in CACHES, or None; it is {value!r}.")
     return value
+
+
+def to_address(value: Any) -> str | None:
+    """Return the address of a page that a person may open, or None."""
+    if value is not None and (not isinstance(value, str) or not re.match(r"https?://.|/[^/]", value)):
+        raise TypeError(f"must be an address that begins with https://, http:// or /, or None; it is {value!r}.")
+    return value
+
+
+def to_address_of_key(value: Any) -> str | None:
+    """Return an address in which {key} is replaced by a downstream key, or None."""
+    if value is not None and "{key}" not in (to_address(value) or ""):
+        raise ValueError(f"must contain {{key}}, which is replaced by the downstream key; it is {value!r}.")
+    return to_address(value)

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from django_idempotency.core.validation import dump_json
 from django_idempotency.exceptions import ChangedDefinition, DuplicateStep
@@ -16,13 +16,22 @@ class StepState(StrEnum):
     DONE = "done"
 
 
+class Moment(NamedTuple):
+    """When a step began or ended, and in which attempt. For people: nothing is decided by it."""
+
+    after: int  # milliseconds since the record was created, by the database's clock
+    attempt: int  # 0: a verdict, and no attempt
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One recorded step."""
+    """One recorded step. The moments are missing where an older version recorded it."""
 
     name: str
     state: StepState
     result: Any = None
+    begun: Moment | None = None  # of an effect alone: a phase is recorded when it is done
+    ended: Moment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +45,22 @@ class Progress:
     @classmethod
     def load(cls, text: str) -> "Progress":
         data = json.loads(text)
-        steps = tuple(Step(name, StepState(state), result) for name, state, result in data["steps"])
+        stored, moments = data["steps"], data.get("moments", ())
+        missing = [(None, None)] * (len(stored) - len(moments))
+        steps = tuple(
+            Step(name, StepState(state), result, _load_moment(begun), _load_moment(ended))
+            for (name, state, result), (begun, ended) in zip(stored, [*moments, *missing], strict=False)
+        )
         done, total = data.get("extent", (0, 0))
         return cls(data["version"], steps, (done, total) if "extent" in data else None)
 
     def dump(self) -> str:
         steps = [[step.name, step.state.value, step.result] for step in self.steps]
         extent = {} if self.extent is None else {"extent": self.extent}
-        data = {"version": self.version, "steps": steps, **extent}
+        # Beside the steps, so that an older version can still read them during a deployment.
+        moments = [[step.begun, step.ended] for step in self.steps]
+        known = {"moments": moments} if any(step.begun or step.ended for step in self.steps) else {}
+        data = {"version": self.version, "steps": steps, **extent, **known}
         try:
             return json.dumps(data, separators=(",", ":"), allow_nan=False)
         except (TypeError, ValueError):
@@ -88,12 +105,18 @@ class Progress:
     def report(self, done: int, total: int) -> "Progress":
         return replace(self, extent=(done, total))
 
-    def mark_started(self, name: str) -> "Progress":
-        return self._with(Step(name, StepState.STARTED))
+    def mark_started(self, name: str, begun: Moment | None = None) -> "Progress":
+        return self._with(Step(name, StepState.STARTED, begun=begun))
 
-    def mark_done(self, name: str, result: Any) -> "Progress":
-        return self._with(Step(name, StepState.DONE, result))
+    def mark_done(self, name: str, result: Any, ended: Moment | None = None) -> "Progress":
+        last = self.steps[-1] if self.steps else None
+        begun = last.begun if last is not None and last.name == name else None
+        return self._with(Step(name, StepState.DONE, result, begun, ended))
 
     def _with(self, step: Step) -> "Progress":
         kept = self.steps[:-1] if self.steps and self.steps[-1].name == step.name else self.steps
         return replace(self, steps=(*kept, step))
+
+
+def _load_moment(stored: Any) -> Moment | None:
+    return None if stored is None else Moment(*stored)

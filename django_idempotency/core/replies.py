@@ -109,7 +109,7 @@ class ReplyRule:
         """True if a header of this name, in lower case, is stored."""
         if self.headers is not None:
             return name in self.headers
-        return name in self.extra_headers or not (_is_private(name) or _LOOKS_PRIVATE.match(name))
+        return name in self.extra_headers or not (is_private(name) or _LOOKS_PRIVATE.match(name))
 
     @property
     def longest_body(self) -> int:
@@ -118,7 +118,7 @@ class ReplyRule:
 
 def _check_storable(argument: str, names: Collection[str]) -> tuple[str, ...]:
     lowered = lower_header_names(argument, names)
-    private = sorted(filter(_is_private, lowered))
+    private = sorted(filter(is_private, lowered))
     if private:
         raise ValueError(
             f"{argument} must not contain {', '.join(private)}: headers of one caller or connection are never replayed."
@@ -126,7 +126,8 @@ def _check_storable(argument: str, names: Collection[str]) -> tuple[str, ...]:
     return lowered
 
 
-def _is_private(name: str) -> bool:
+def is_private(name: str) -> bool:
+    """True if a header of this name, in lower case, is never stored."""
     return name in NEVER_STORED or NEVER_STORED_KINDS.match(name) is not None
 
 
@@ -153,7 +154,7 @@ def dump_headers(reply: Reply) -> str:
 
     A reply that the project made itself has not passed any rule.
     """
-    kept = [pair for pair in reply.headers if not _is_private(pair[0].lower())]
+    kept = [pair for pair in reply.headers if not is_private(pair[0].lower())]
     return json.dumps(kept, separators=(",", ":"))
 
 

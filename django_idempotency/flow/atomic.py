@@ -87,7 +87,7 @@ def _name_failure(error: Exception, completion: Completion) -> Exception:
         return error
     failure = error if isinstance(error, StoreUnavailable) else StoreUnavailable()
     announce(signals.store_failed, using=completion.attempt.using, error=failure)
-    if completion.attempt.reached_out:
+    if completion.attempt.derived:
         return OutcomeUnknown("The store failed after a downstream key was derived.")
     return failure
 

@@ -3,15 +3,19 @@
 from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic
+from typing import Final
 from uuid import UUID
 
 from django_idempotency.conf import conf, default_namespace
 from django_idempotency.core.calls import Call, digest_namespace
 from django_idempotency.core.policy import Policy
+from django_idempotency.core.progress import Moment
 from django_idempotency.core.refs import Ref, derive_key
 from django_idempotency.core.validation import require_namespace
 from django_idempotency.exceptions import LostFence, Misplaced
 from django_idempotency.store import attempts
+
+MOST_DERIVED: Final = 50  # names of steps that an attempt remembers
 
 
 def digest_of_namespace() -> str:
@@ -52,8 +56,9 @@ class Attempt:
     namespace: str  # as the record holds it
     repeat: bool = False  # an earlier attempt existed
     number: int = 1  # of this attempt, among those of the record
+    age: float = 0.0  # seconds that the record had existed when this attempt began, by the database's clock
     finished: bool = False
-    reached_out: bool = False  # a downstream key was derived
+    derived: tuple[str, ...] = ()  # the first steps whose downstream keys the work asked for
     in_doubt: str | None = None  # of an operation: its step that began, and whose end was not seen
     settled: bool = False  # of an operation: every step is done, so its response is their result
     stored_lease: Lease | None = None  # of an operation without its request: what the record says
@@ -81,6 +86,11 @@ class Attempt:
     def seconds(self) -> float:
         """How long it has been running, for metrics; leases go by the database's clock."""
         return monotonic() - self.began
+
+    @property
+    def moment(self) -> Moment:
+        """The time now, as the steps of an operation record it. A wrong clock of this process does not matter."""
+        return Moment(int((self.age + self.seconds) * 1000), self.number)
 
     @property
     def lease_left(self) -> float:
@@ -125,7 +135,9 @@ class KeyHandle:
 
     def derive(self, step: str) -> str:
         """Return the key of a downstream call: equal for every attempt, different for every step."""
-        self._attempt.reached_out = True
+        known = self._attempt.derived
+        if len(known) < MOST_DERIVED and step not in known:
+            self._attempt.derived = (*known, step)
         return self._attempt.derive(step)
 
     def extend(self, lease: timedelta | None = None) -> None:

@@ -99,15 +99,17 @@ def _claim(
             news.append(partial(announce, signals.reserved, call=call, using=using))
             return Attempt(call, token, using, namespace)
         if record.token == token:
-            return Attempt(call, token, using, record.namespace, repeat=record.attempts > 1)
+            return Attempt(
+                call, token, using, record.namespace, record.attempts > 1, record.attempts, age=record.age or 0.0
+            )
         decision = decide(record, call)
         if isinstance(decision, TakeOver) and not _has_code_for(decision.record.ref(using)):
             return InDoubt(decision.record, dead=False)
         if isinstance(decision, Answer):
             return decision
         if carry_out(decision, call, token, using, news):
-            number = 1 if record.retention_over else record.attempts + 1
-            return Attempt(call, token, using, record.namespace, repeat=True, number=number)
+            number, age = (1, 0.0) if record.retention_over else (record.attempts + 1, record.age or 0.0)
+            return Attempt(call, token, using, record.namespace, repeat=True, number=number, age=age)
         record = records.find(call.ref(using)) or insert()
     raise StoreUnavailable("The key changes hands faster than it can be claimed; send the same request again.")
 
@@ -176,7 +178,7 @@ def _tell_lapse(ref: Ref, title: str = "an operation", level: int = logging.WARN
 def _take_over(record: Record, call: Call, token: UUID, using: str) -> bool:
     lease, ref = Lease.of(call.policy), record.ref(using)
     change = partial(claims.take_over, ref, record.token, token, lease.seconds, lease.grace)
-    return events.audit(change, ref, Kind.TAKEN_OVER)
+    return events.audit(change, ref, Kind.TAKEN_OVER, details={"attempt": record.attempts + 1})
 
 
 _SIGNALS: Final = {

@@ -26,6 +26,7 @@ from django_idempotency.exceptions import (
 )
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.completion import Completion, Uncertain
+from django_idempotency.flow.failures import collect_evidence
 from django_idempotency.signals import announce, logger
 from django_idempotency.store import attempts, events, limits, records
 from django_idempotency.store.continuity import Replaced, RolledBack
@@ -105,10 +106,10 @@ def finish(
             if rerun and remaining and completion.may_run_again(error):
                 continue
             if isinstance(error, RolledBack | Replaced):
-                doubt(attempt, "transaction_lost")
+                doubt(attempt, "transaction_lost", error)
                 raise OutcomeUnknown("The transaction ended before its COMMIT.") from error
             if rerun and not isinstance(error, Uncertain) and completion.was_lost(error):
-                doubt(attempt, "store_lost")
+                doubt(attempt, "store_lost", error)
                 raise OutcomeUnknown("The database could not be reached to store the result.") from error
             if not isinstance(error, Uncertain):
                 raise
@@ -141,7 +142,7 @@ def read_back(attempt: Attempt, uncertain: Uncertain, holds: Callable[[Attempt, 
     """
     try:
         limits.drop_broken(attempt.using)
-        if not _mark_doubt(attempt, "completion_lost"):
+        if not _mark_doubt(attempt, "completion_lost", uncertain.__cause__):
             record = records.find(attempt.ref)
             if record is not None and holds(attempt, record):
                 return uncertain.result
@@ -170,12 +171,12 @@ def fail(attempt: Attempt, error: BaseException, *, proven: bool | None = None) 
     """
     policy = attempt.call.policy
     released = policy.on_error is OnError.RELEASE and isinstance(error, Exception)
-    released |= isinstance(error, NotAResponse) and not attempt.reached_out
+    released |= isinstance(error, NotAResponse) and not attempt.derived
     if proven is None:
         proven = proves_nothing_happened(error, policy)
     if (released or proven) and release(attempt, type(error).__name__):
         return True
-    doubt(attempt, type(error).__name__)
+    doubt(attempt, type(error).__name__, error)
     return False
 
 
@@ -207,19 +208,25 @@ def release(attempt: Attempt, code: str, *, give_back: bool = False) -> bool:
     return done
 
 
-def doubt(attempt: Attempt, code: str) -> bool:
+def doubt(attempt: Attempt, code: str, error: BaseException | None = None) -> bool:
     """Make the outcome unknown (T5). If the store does not answer now, the sweeper does it later."""
     try:
-        return _mark_doubt(attempt, code)
+        return _mark_doubt(attempt, code, error)
     except StoreUnavailable:
         _leave_to_the_sweeper(attempt)
         return False
 
 
-def _mark_doubt(attempt: Attempt, code: str) -> bool:
+def _mark_doubt(attempt: Attempt, code: str, error: BaseException | None) -> bool:
     change = partial(attempts.mark_doubtful, attempt.ref, attempt.token, code)
+    details = {
+        "attempt": attempt.number,
+        "seconds": round(attempt.seconds, 3),
+        "derived": attempt.derived,
+        **collect_evidence(error),
+    }
     with limits.limited(attempt.using, attempt.limit):
-        done = events.audit(change, attempt.ref, Kind.IN_DOUBT, reason=code)
+        done = events.audit(change, attempt.ref, Kind.IN_DOUBT, reason=code, details=details)
     if done:
         call, page = attempt.call, docs_url("how-to/admin", "something-is-red-where-to-begin")
         logger.warning(

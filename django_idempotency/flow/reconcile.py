@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -13,6 +14,7 @@ from django_idempotency import signals
 from django_idempotency.conf import conf
 from django_idempotency.core.audit import Kind
 from django_idempotency.exceptions import InsideTransaction
+from django_idempotency.flow.failures import collect_evidence
 from django_idempotency.flow.registry import Reconciler, find_reconciler_for
 from django_idempotency.flow.settle import (
     Doubt,
@@ -39,6 +41,17 @@ from django_idempotency.store.operations import Continuation
 NO_RECONCILER_SECONDS: Final = 300.0
 DELIVERY_SECONDS: Final = 30.0  # for what follows a poll, until another process may ask
 LONGEST_RETRY_SECONDS: Final = 365 * 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed(Inconclusive):
+    """The reconciler, or the writes of its verdict, raised this."""
+
+    error: BaseException | None = None
+
+    @classmethod
+    def with_error(cls, error: Exception) -> "_Failed":
+        return cls(reason=type(error).__name__, error=error)
 
 
 def reconcile_one(record: UUID, using: str, *, at_once: bool = False) -> Outcome:
@@ -99,7 +112,7 @@ def _poll(ask: Reconciler, row: IdempotencyKey) -> Verdict:
             verdicts.append(ask(row))
         except Exception as error:  # noqa: BLE001 - whatever a reconciler fails with, the outcome stays unknown
             logger.exception("The reconciler of %r failed on record %s.", row.operation, row.id)
-            verdicts.append(Inconclusive(reason=type(error).__name__))
+            verdicts.append(_Failed.with_error(error))
 
     if _is_test_case(row.ref.using):
         poll()  # another thread would not see the test's rows
@@ -134,7 +147,7 @@ def _land(doubt: Doubt, verdict: Landed) -> Outcome:
         return Outcome.OVERTAKEN
     except Exception as error:  # noqa: BLE001 - a write that fails leaves the record for the next try
         logger.exception("The writes of a verdict failed on record %s.", ref.id)
-        return _ask_again(doubt, Inconclusive(reason=type(error).__name__))
+        return _ask_again(doubt, _Failed.with_error(error))
     announce_committed(signals.resolved, ref.using, record=ref.id, outcome=Outcome.LANDED)
     return Outcome.LANDED
 
@@ -148,7 +161,7 @@ def _continue(doubt: Doubt, settle: Callable[..., bool], continuation: Continuat
 def _release(doubt: Doubt, step: DoubtfulStep | None) -> Outcome:
     ref, row = doubt.ref, doubt.row
     if row.grace_left > 0:
-        return _postpone(doubt, row.grace_left + 1)  # a message of the attempt may still arrive
+        return _wait_for_grace(doubt, row.grace_left + 1)
     if step is not None:  # the writes of the steps before it stay, so the key is not free again
         return _continue(doubt, operations.take_step_back, step.not_executed(), Kind.STEP_NOT_EXECUTED)
     if row.deferred:  # due at once: the sweeper sends the message, or a worker looks for it
@@ -161,18 +174,29 @@ def _release(doubt: Doubt, step: DoubtfulStep | None) -> Outcome:
     return Outcome.NOT_EXECUTED
 
 
-def _postpone(doubt: Doubt, seconds: float) -> Outcome:
-    return Outcome.POSTPONED if verdicts.postpone(doubt.ref, doubt.token, seconds) else Outcome.OVERTAKEN
+def _wait_for_grace(doubt: Doubt, seconds: float) -> Outcome:
+    """Ask again once no message of the attempt can arrive any more (T11p). Not counted as a try."""
+    change = partial(verdicts.postpone, doubt.ref, doubt.token, seconds)
+    done = events.audit(change, doubt.ref, Kind.TOO_EARLY, actor="reconciler", details={"wait": round(seconds)})
+    return Outcome.POSTPONED if done else Outcome.OVERTAKEN
 
 
 def _ask_again(doubt: Doubt, verdict: Inconclusive) -> Outcome:
     """Wait for the next try, or give up when there is none."""
     ref, cap = doubt.ref, conf.RECONCILE_TRIES
     wait = backoff(doubt.row.reconcile_attempts) if verdict.retry_in is None else _bounded_seconds(verdict.retry_in)
-    if verdicts.ask_later(ref, doubt.token, wait, cap):
+    number = doubt.row.reconcile_attempts + 1
+    details = {"try": number, "of": cap, "wait": round(wait), **_describe_poll(verdict)}
+    later = partial(verdicts.ask_later, ref, doubt.token, wait, cap)
+    if events.audit(later, ref, Kind.INCONCLUSIVE, actor="reconciler", reason=verdict.reason, details=details):
         announce(signals.reconcile_failed, record=ref.id, reason=verdict.reason, using=ref.using)
         return Outcome.INCONCLUSIVE
-    return make_dead_letter(ref, doubt.token, cap, actor="reconciler", reason=verdict.reason)
+    details = {"try": number, "of": cap, **_describe_poll(verdict)}
+    return make_dead_letter(ref, doubt.token, cap, actor="reconciler", reason=verdict.reason, details=details)
+
+
+def _describe_poll(verdict: Inconclusive) -> dict[str, str]:
+    return collect_evidence(verdict.error) if isinstance(verdict, _Failed) else {}
 
 
 def _bounded_seconds(wait: timedelta | float) -> float:

@@ -32,7 +32,8 @@ def run_call(call: Call, work: Callable[[Attempt], tuple[T, Reply]], using: str 
             return _run_late(begun, work)
         return finish(begun, lambda: work(begun))
     except (LostFence, OutcomeUnknown) as error:
-        doubt(begun, type(error).__name__)  # the error may be about another key, but this one's work failed as well
+        # The error may be about another key, but this one's work failed as well.
+        doubt(begun, type(error).__name__, error)
         raise
     except BaseException as error:
         fail(begun, error)

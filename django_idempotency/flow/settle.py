@@ -1,7 +1,7 @@
 """What settles an unknown outcome: the verdicts, the doubt that they are about, and the change that each one makes."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -16,7 +16,7 @@ from django_idempotency import signals
 from django_idempotency.conf import conf
 from django_idempotency.core.audit import Kind
 from django_idempotency.core.links import docs_url
-from django_idempotency.core.progress import Progress
+from django_idempotency.core.progress import Moment, Progress
 from django_idempotency.core.refs import Ref
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
@@ -108,10 +108,11 @@ class DoubtfulStep:
     key: str  # the downstream key that was sent
     progress: Progress
     steps_done: int
+    settled: Moment | None  # what a verdict about it writes as its end
 
     def landed(self, result: Any) -> Continuation:
         """Continue with the effect's result. Raises if the result is not JSON."""
-        return self._from(self.progress.mark_done(self.name, result))
+        return self._from(self.progress.mark_done(self.name, result, self.settled))
 
     def not_executed(self) -> Continuation:
         """Continue without the effect's mark, so that it is called again."""
@@ -127,7 +128,8 @@ def doubtful_step(row: IdempotencyKey) -> DoubtfulStep | None:
         return None
     progress = Progress.load(row.progress)
     name = progress.step_in_doubt
-    return None if name is None else DoubtfulStep(name, row.derive(name), progress, row.steps_done)
+    settled = Moment(int(row.age * 1000), 0) if hasattr(row, "read_at") else None
+    return None if name is None else DoubtfulStep(name, row.derive(name), progress, row.steps_done, settled)
 
 
 def finished_step_keys(row: IdempotencyKey) -> list[str]:
@@ -179,9 +181,12 @@ def settle_as_landed(
                 raise
 
 
-def make_dead_letter(ref: Ref, token: UUID, cap: int, *, actor: str, reason: str) -> Outcome:
+def make_dead_letter(
+    ref: Ref, token: UUID, cap: int, *, actor: str, reason: str, details: Mapping[str, Any] | None = None
+) -> Outcome:
     """Make the record a dead letter: asking, or running, has been tried too often."""
-    if not events.audit(partial(verdicts.give_up, ref, token, cap), ref, Kind.DEAD_LETTER, actor=actor, reason=reason):
+    change = partial(verdicts.give_up, ref, token, cap)
+    if not events.audit(change, ref, Kind.DEAD_LETTER, actor=actor, reason=reason, details=details or {}):
         return Outcome.OVERTAKEN
     return tell_dead_letter(ref, reason)
 

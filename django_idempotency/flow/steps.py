@@ -57,7 +57,7 @@ class Op:
                 with store.project_code():
                     result = function(*args, **kwargs)  # may report its progress
                 continuity.prove()
-                self._mark(self._progress.mark_done(name, result), LostLease.RESUME)
+                self._mark(self._progress.mark_done(name, result, self._attempt.moment), LostLease.RESUME)
         except BaseException:  # rolled back, perhaps only at the COMMIT, where deferred constraints are checked
             self._progress, self._steps_done = before
             raise
@@ -78,11 +78,11 @@ class Op:
             return recorded.result
         limits.inside_test_case(self._attempt.using)  # raises inside any other transaction
         if recorded is not None and in_doubt == "reconcile":  # begun by code that would have repeated the call
-            self._mark(self._progress.mark_started(name), LostLease.UNKNOWN)
+            self._mark(self._progress.mark_started(name, recorded.begun), LostLease.UNKNOWN)
             self._refuse_in_doubt("it is not begun again")
         if recorded is None:
             lost = LostLease.RESUME if in_doubt == "repeat" else LostLease.UNKNOWN
-            self._mark(self._progress.mark_started(name), lost)
+            self._mark(self._progress.mark_started(name, self._attempt.moment), lost)
         try:
             result = function(self._attempt.derive(name))
         except BaseException as error:
@@ -91,7 +91,7 @@ class Op:
             if recorded is None:  # an earlier call may have landed, and this one's proof says nothing about it
                 self._mark(self._progress.drop_last(), LostLease.RESUME)
             raise
-        self._mark(self._progress.mark_done(name, result), LostLease.RESUME)
+        self._mark(self._progress.mark_done(name, result, self._attempt.moment), LostLease.RESUME)
         return self._progress.steps[-1].result
 
     def progress(self, done: int, total: int) -> None:

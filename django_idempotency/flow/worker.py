@@ -108,7 +108,7 @@ def _pick_up(row: IdempotencyKey) -> Attempt | None:
     token = uuid4()
     if row.attempt_token is None or not attempts.pick_up(row.ref, row.attempt_token, token):
         return None
-    return _attempt_at(row, token, repeat=row.attempts > 1)
+    return _attempt_at(row, token, row.attempts)
 
 
 def _continue(row: IdempotencyKey, *, actor: str, not_executed: "Release | None") -> Outcome:
@@ -126,16 +126,26 @@ def _take_over(row: IdempotencyKey, actor: str) -> Attempt | None:
     """Start a new attempt (T7); None if another process was quicker."""
     token, using = uuid4(), row.ref.using
     change = partial(claims.take_over, row.ref, row.attempt_token, token, row.lease_seconds, row.grace_seconds)
-    if not events.audit(change, row.ref, Kind.TAKEN_OVER, actor=actor):
+    number = row.attempts + 1
+    if not events.audit(change, row.ref, Kind.TAKEN_OVER, actor=actor, details={"attempt": number}):
         return None
-    attempt = _attempt_at(row, token, repeat=True)
+    attempt = _attempt_at(row, token, number, repeat=True)
     announce(signals.taken_over, call=attempt.call, using=using)
     return attempt
 
 
-def _attempt_at(row: IdempotencyKey, token: UUID, *, repeat: bool) -> Attempt:
+def _attempt_at(row: IdempotencyKey, token: UUID, number: int, *, repeat: bool = False) -> Attempt:
     """Return the attempt that a worker makes of a record."""
-    return Attempt(_call_of(row), token, row.ref.using, row.namespace, repeat=repeat, stored_lease=_lease_of(row))
+    return Attempt(
+        _call_of(row),
+        token,
+        row.ref.using,
+        row.namespace,
+        repeat=repeat or number > 1,
+        number=number,
+        age=row.age,
+        stored_lease=_lease_of(row),
+    )
 
 
 def _call_of(row: IdempotencyKey) -> Call:
@@ -185,7 +195,7 @@ def _requeue(attempt: Attempt, error: NotExecuted, tries: int) -> Outcome | None
 
 def _stop(attempt: Attempt, error: Exception, tries: int) -> Outcome:
     """Find out whose failure it is: the record was lost to another attempt, or the error is about another key."""
-    still_ours = doubt(attempt, type(error).__name__)
+    still_ours = doubt(attempt, type(error).__name__, error)
     return _fail(attempt, error, tries) if still_ours else Outcome.OVERTAKEN
 
 
@@ -193,7 +203,7 @@ def _fail(attempt: Attempt, error: Exception, tries: int) -> Outcome:
     """Leave the outcome unknown (T5), and let some time pass before the next try."""
     call = attempt.call
     logger.error("The operation %s failed. Idempotency record %s.", call.title, call.id, exc_info=error)
-    doubt(attempt, type(error).__name__)
+    doubt(attempt, type(error).__name__, error)
     try:
         with limits.limited(attempt.using, attempt.limit):
             verdicts.postpone(attempt.ref, attempt.token, backoff(tries))

@@ -144,7 +144,7 @@ class LeasedRequest:
     def keep(self, response: HttpResponseBase) -> tuple[HttpResponseBase, Reply]:
         """Return the response and the reply to store of it."""
         self.in_transaction = True
-        return self.exchange.keep(response, reached_out=self.attempt.reached_out)
+        return self.exchange.keep(response, reached_out=bool(self.attempt.derived))
 
     def store(self, work: Callable[[], tuple[HttpResponseBase, Reply]]) -> HttpResponseBase:
         """Store the response that `work` makes, after the view has run."""
@@ -183,7 +183,7 @@ class LeasedRequest:
         """Return the response to give when no transaction could begin. Before the view nothing has happened."""
         logger.error("The transaction of idempotency record %s did not begin.", self.call.id, exc_info=error)
         if after_view:
-            doubt(self.attempt, type(error).__name__)
+            doubt(self.attempt, type(error).__name__, error)
             return self.exchange.unknown_outcome_response(self.call)
         release(self.attempt, type(error).__name__)
         return self.exchange.unavailable_response()
@@ -191,7 +191,7 @@ class LeasedRequest:
     def release_or_doubt(self, response: HttpResponseBase) -> HttpResponseBase:
         """Free the key for a response that is not stored, unless an external call or an earlier attempt is in doubt."""
         code, give_back = f"status_{response.status_code}", self.exchange.gives_back(response)
-        if not self.attempt.reached_out and release(self.attempt, code, give_back=give_back):
+        if not self.attempt.derived and release(self.attempt, code, give_back=give_back):
             return response
         doubt(self.attempt, code)
         return self.exchange.settled_response(self.attempt)
@@ -202,7 +202,7 @@ class LeasedRequest:
             logger.error("A view failed after its response was stored. The stored response was sent.", exc_info=error)
             return self.context.response
         if isinstance(error, OutcomeUnknown | LostFence):  # perhaps about another key, which the view used
-            doubt(self.attempt, type(error).__name__)
+            doubt(self.attempt, type(error).__name__, error)
             return self.exchange.settled_response(self.attempt)
         if isinstance(error, Exception) and self.exchange.stores_response_to(error):
             try:

@@ -9,8 +9,7 @@ from django.core.management.color import Style
 from django.utils import timezone
 
 from django_idempotency.conf import conf
-from django_idempotency.console.columns import describe_next
-from django_idempotency.console.record import NO_RECONCILER
+from django_idempotency.console.columns import NO_RECONCILER, describe_next
 from django_idempotency.console.timeline import Entry, build_timeline
 from django_idempotency.console.wording import STATES
 from django_idempotency.core.states import Status

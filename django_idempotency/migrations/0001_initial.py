@@ -40,6 +40,7 @@ class Migration(migrations.Migration):
                 "verbose_name": "maintenance run",
                 "verbose_name_plural": "maintenance runs",
                 "db_table": "idempotency_maintenance_run",
+                "default_permissions": (),
             },
         ),
         migrations.CreateModel(
@@ -55,6 +56,7 @@ class Migration(migrations.Migration):
                 "verbose_name": "count of outcomes",
                 "verbose_name_plural": "counts of outcomes",
                 "db_table": "idempotency_count",
+                "default_permissions": (),
                 "constraints": [
                     models.UniqueConstraint(fields=("minute", "operation", "outcome"), name="idempotency_count_bucket")
                 ],
@@ -75,11 +77,13 @@ class Migration(migrations.Migration):
                 ("transition", models.CharField(blank=True, db_default="", max_length=8, verbose_name="transition")),
                 ("actor", models.CharField(blank=True, db_default="", max_length=255, verbose_name="actor")),
                 ("reason", models.TextField(blank=True, db_default="", verbose_name="reason")),
+                ("details", models.TextField(blank=True, db_default="", verbose_name="details")),
             ],
             options={
                 "verbose_name": "idempotency event",
                 "verbose_name_plural": "idempotency events",
                 "db_table": "idempotency_event",
+                "default_permissions": (),
                 "indexes": [models.Index(fields=["kind", "record_id"], name="idempotency_event_kind")],
             },
         ),

@@ -1,8 +1,9 @@
 """The audit trail: an event is written in the transaction of the change that it is about."""
 
-from collections.abc import Callable, Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from django.db import transaction
@@ -23,23 +24,36 @@ STILL_OPEN: Final = Statement(
 )
 
 
-def write(ref: Ref, kind: Kind, *, actor: str = "", reason: str = "") -> None:
-    """Append one event."""
+Details: TypeAlias = Mapping[str, Any]
+_NONE: Final[Details] = {}
+
+
+def write(ref: Ref, kind: Kind, *, actor: str = "", reason: str = "", details: Details = _NONE) -> None:
+    """Append one event. `details` are for people: nothing is decided by them."""
     IdempotencyEvent.objects.using(ref.using).create(
         record_id=ref.id,
         kind=kind.value,
         transition=kind.cite,
         actor=_storable(actor)[:255],
         reason=_storable(reason),
+        details=json.dumps(details) if details else "",
     )
 
 
-def audit(change: Callable[[], bool], ref: Ref, kind: Kind, *, actor: str = "", reason: str = "") -> bool:
+def audit(
+    change: Callable[[], bool],
+    ref: Ref,
+    kind: Kind,
+    *,
+    actor: str = "",
+    reason: str = "",
+    details: Details = _NONE,
+) -> bool:
     """Make a guarded change and write its event, in one transaction. True if the change was made."""
     with transaction.atomic(using=ref.using):
         changed = change()
         if changed:
-            write(ref, kind, actor=actor, reason=reason)
+            write(ref, kind, actor=actor, reason=reason, details=details)
     return changed
 
 

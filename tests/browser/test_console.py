@@ -125,7 +125,7 @@ def test_list_filter_search_and_record(visit: Open) -> None:
 @pytest.mark.parametrize("name", PRESSED)
 def test_every_action_from_the_record(visit: Open, scene: Scene, name: str) -> None:
     page, complaints = visit(page_of(scene.ids[name]))
-    page.locator(f".idem-actions a[href*='{name}']").click()
+    page.locator(f".idem-lead a[href*='/act/{name}/']").click()
     confirm(page)
     see(page.locator(".messagelist .success")).to_be_visible()
     see(page.locator("h1 .idem-status")).to_have_text(PRESSED[name])
@@ -136,7 +136,13 @@ def test_every_action_from_the_record(visit: Open, scene: Scene, name: str) -> N
 def confirm(page: Any) -> None:
     see(page.locator(".idem-risk")).to_be_visible()
     page.fill("[name=reason]", "asked the bank")
-    page.locator(".submit-row [type=submit]").click()
+    if page.locator("[name=body]").count():
+        page.fill("[name=status]", "201")
+        page.fill("[name=headers]", "")
+        page.fill("[name=body]", '{"id": 7}')
+        page.locator(".submit-row [type=submit]").click()
+        see(page.locator(".idem-preview")).to_contain_text("201 Created")
+    page.locator(".submit-row [type=submit]").first.click()
 
 
 def test_an_action_from_the_list_with_the_keyboard_alone(visit: Open, scene: Scene) -> None:
@@ -159,7 +165,7 @@ def test_an_action_from_the_list_with_the_keyboard_alone(visit: Open, scene: Sce
 @pytest.mark.parametrize("name", PRESSED)
 def test_who_may_only_look_sees_no_button_and_is_refused(visit: Open, scene: Scene, name: str) -> None:
     page, complaints = visit(page_of(scene.ids[name]), "viewer")
-    assert page.locator(".idem-actions").count() == 0
+    assert page.locator(".idem-lead a[href*='/act/']").count() == 0
     assert page.locator(".idem-content").count() == 0
     assert complaints == []
     assert page.goto(scene.url + act(name, scene.ids[name])).status == 403
@@ -200,6 +206,16 @@ def test_each_state_has_a_colour_of_its_own_in_light_and_in_dark(visit: Open) ->
     colours = {word: colour for word, colour in seen["light"].items() if word not in ("pending",)}
     assert len(set(colours.values())) == len(colours)
     assert not [colour for colour in colours.values() if re.match(r"rgba\(0, 0, 0, 0\)", colour)]
+
+
+def test_on_a_narrow_screen_what_comes_next_is_seen_without_scrolling_sideways(visit: Open) -> None:
+    page, complaints = visit(LIST, viewport=NARROW)
+    for cell in (".field-shown_status", ".field-shown_key a", ".field-waits", ".field-work"):
+        box = page.locator(f"#result_list {cell}").first.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= NARROW["width"], cell
+    assert complaints == []
 
 
 def test_beside_the_sidebar_and_the_filters_every_column_is_seen(visit: Open) -> None:

@@ -75,6 +75,10 @@ ENTRIES = {
     "MAX_DISCONNECTED": Entry(100, 0, 0, COUNTS, None),
     "SERVER_THREADS": Entry(None, 4, 4, (*COUNTS, 0), None),
     "ENQUEUE": Entry(None, "builtins.len", len, ("none.such", "tests.checks.test_conf.NO_PROFILE", 5), None),
+    "DESCRIBE_ERROR": Entry(None, "builtins.repr", repr, ("none.such", 5, coroutine), None),
+    "TRACE_ID": Entry(None, "builtins.len", len, ("none.such", 5, coroutine), None),
+    "PROVIDER_URL": Entry(None, "https://pay/{key}", "https://pay/{key}", ("https://pay/", "js:{key}", 5), None),
+    "RUNBOOK_URL": Entry(None, "/runbook", "/runbook", ("javascript:alert(1)", "//other", "", 5), None),
     "PROFILE": Entry(IETF, "stripe", STRIPE, ("none.such", "tests.checks.test_conf.NO_PROFILE", 5, None), "profile"),
 }
 REFUSED = [(name, value) for name, entry in ENTRIES.items() for value in entry.refused]

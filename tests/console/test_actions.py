@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import json
+import re
 from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID, uuid4
@@ -12,13 +15,15 @@ from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
 
-from django_idempotency import Status
+from django_idempotency import Reply, Status
 from django_idempotency.console.actions import ACTIONS, BY_NAME, OUTCOMES, Action
 from django_idempotency.console.timeline import KINDS
+from django_idempotency.core.audit import Kind
+from django_idempotency.core.progress import Moment, Progress
 from django_idempotency.core.refs import Ref
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, Outcome, reconciler, try_again
-from django_idempotency.store import records
+from django_idempotency.store import events, records
 from tests.kit.console import (
     LIST,
     RIGHTS,
@@ -198,8 +203,53 @@ def test_several_at_once_from_the_list(operator: Client) -> None:
     assert {status_of(each) for each in found} == {"unknown"}
     assert status_of(other) == "completed"
     assert LogEntry.objects.count() == 3
-    assert said(page).count("at its next run") == 3
-    assert "changed to “completed”" in said(page)
+    (message,) = page.context["messages"]
+    assert "3 records" in str(message)
+    assert str(message).count("at its next run") == 1
+    assert "changed to “completed”" in str(message)
+    assert message.level_tag == "warning"
+
+
+@pytest.mark.django_db
+def test_a_bulk_action_keeps_the_filter_of_the_list(operator: Client) -> None:
+    found = many(2, Status.DEAD_LETTER)
+    ticked = [str(each) for each in found]
+    form = {"action": "try-again", "_selected_action": ticked, "index": "0"}
+    asked = operator.post(f"{LIST}?needs=person&created=day", form, follow=True)
+    address = asked.redirect_chain[-1][0]
+    assert asked.context["back"] == f"{LIST}?needs=person&created=day", "where Cancel leads"
+    page = send(operator, address, asked)
+    assert page.redirect_chain[-1][0] == f"{LIST}?needs=person&created=day"
+    (message,) = page.context["messages"]
+    assert str(message).startswith("2 records (“")
+
+
+@pytest.mark.django_db
+def test_a_refusal_says_the_state_it_found_and_what_is_possible(operator: Client) -> None:
+    page = operator.get(act("try-again", record(Status.COMPLETED)))
+    assert page.context["choices"][0].refusal == (
+        "Its status is “completed”, and this needs “dead letter”. It will be skipped. Possible now: “Expire now”."
+    )
+    viewer = client_of(person("may try", "try_again"))
+    assert (
+        "Nothing can be done to it"
+        in viewer.get(act("try-again", record(Status.COMPLETED, key="other"))).content.decode()
+    )
+
+
+@pytest.mark.django_db
+def test_the_page_shows_what_happened_and_what_was_sent(operator: Client) -> None:
+    progress = Progress().mark_started("charge", Moment(1, 1)).dump()
+    found = ready("resolve-not-executed", run_name="rides.create", progress=progress)
+    events.write(Ref("scope", found, "default"), Kind.IN_DOUBT, reason="GatewayUnanswered")
+    page = operator.get(act("resolve-not-executed", found))
+    assert [str(each.title) for each in page.context["story"].entries][
+        -1
+    ] == "The attempt ended without a known outcome"
+    content = page.content.decode()
+    assert "GatewayUnanswered" in content
+    assert f'data-copy="{IdempotencyKey.objects.get().derive("charge")}"' in content
+    assert f'href="{page_of(found)}"' in content.split("</ol>")[0], "the way back to the record"
 
 
 @pytest.mark.django_db
@@ -207,8 +257,8 @@ def test_the_whole_table_is_never_meant(operator: Client) -> None:
     one, two = record(Status.DEAD_LETTER), record(Status.DEAD_LETTER, key="other")
     form = {"action": "try-again", "_selected_action": [str(one)], "index": "0", "select_across": "1"}
     asked = operator.post(LIST, form, follow=True)
-    assert [choice.row.pk for choice in asked.context["choices"]] == [one]
-    assert status_of(two) == "dead_letter"
+    assert "To act on all matching records, filter by" in asked.content.decode()
+    assert [status_of(one), status_of(two)] == ["dead_letter", "dead_letter"]
 
 
 @pytest.mark.django_db
@@ -236,10 +286,116 @@ def test_the_answer_of_a_landed_record_is_the_one_that_was_entered(operator: Cli
     assert reply.reply.headers == (("Content-Type", "application/json"),)
 
 
+def completed(key: str = "earlier", **columns: Any) -> UUID:
+    """What the same operation answered before."""
+    headers = json.dumps([["Content-Type", "application/json"], ["Location", "/payments/17/"]])
+    body = json.dumps({"id": 17, "card": {"last4": "4242"}, "paid": True, "lines": [{"sku": "a"}, {"sku": "b"}]})
+    row = {"operation": OPERATION, "response_status": 201, "response_headers": headers, "response_body": body.encode()}
+    return record(Status.COMPLETED, key=key, **{**row, **columns})
+
+
+@pytest.mark.django_db
+def test_the_form_starts_from_the_last_success_of_the_operation(operator: Client) -> None:
+    completed("refused", response_status=402)
+    completed("other", operation="rides.create")
+    completed()
+    page = operator.get(act("resolve-landed", ready("resolve-landed")))
+    initial = page.context["form"].initial
+    assert (initial["status"], initial["content_type"]) == (201, "application/json")
+    assert initial["headers"] == "Location: FILL-IN"
+    assert json.loads(initial["body"]) == {
+        "id": "FILL-IN",
+        "card": {"last4": "FILL-IN"},
+        "paid": True,
+        "lines": [{"sku": "FILL-IN"}],
+    }
+
+
+@pytest.mark.django_db
+def test_who_may_not_see_content_starts_from_the_status_alone() -> None:
+    completed()
+    page = client_of(person("blind", "resolve_landed")).get(act("resolve-landed", ready("resolve-landed")))
+    assert page.context["form"].initial == {"status": 201, "content_type": "application/json"}
+    assert b"4242" not in page.content
+
+
+@pytest.mark.django_db
+def test_what_was_not_filled_in_is_refused(operator: Client) -> None:
+    found = ready("resolve-landed")
+    page = confirm(operator, act("resolve-landed", found), status="201", headers="Location: FILL-IN", body='"FILL-IN"')
+    assert set(page.context["form"].errors) == {"headers", "body"}
+    assert status_of(found) == "dead_letter"
+
+
+@pytest.mark.django_db
+def test_nothing_is_stored_before_the_operator_has_seen_what_the_client_will_get(operator: Client) -> None:
+    found = ready("resolve-landed")
+    address = act("resolve-landed", found)
+    asked = operator.get(address)
+    seen = {f"seen-{found}": asked.context["choices"][0].seen}
+    entered = {
+        **seen,
+        "status": "201",
+        "content_type": "application/json",
+        "headers": "Location: /payments/17/\r\n\r\nLink: </a>; rel=next",
+        "body": '{"id": 17}',
+        "reason": "asked the bank",
+    }
+    shown = operator.post(address, entered)
+    assert status_of(found) == "dead_letter"
+    assert shown.context["preview"].status_line == "201 Created"
+    page = shown.content.decode()
+    assert "Every retry will get this response" in page
+    assert "&quot;id&quot;: 17" in page
+    again = operator.post(address, {**entered, "confirmed": "1", "change": "Change the response"})
+    assert again.context["form"].data["body"] == '{"id": 17}'
+    assert status_of(found) == "dead_letter"
+    # What the hidden fields of the page hold is what is stored.
+    hidden = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', page))
+    hidden = {name: html.unescape(value) for name, value in hidden.items() if name != "csrfmiddlewaretoken"}
+    operator.post(address, hidden)
+    stored = records.find(Ref("scope", found, "default"))
+    assert stored is not None
+    assert stored.reply == Reply(
+        201,
+        (("Content-Type", "application/json"), ("Location", "/payments/17/"), ("Link", "</a>; rel=next")),
+        b'{"id": 17}',
+    )
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "headers",
+    ["nonsense", "a b: c", ": c", "Location:", "Set-Cookie: a=b", "X-CSRFToken: a", "Content-Type: text/html", "X: ä"],
+)
+def test_a_header_that_cannot_be_one_is_refused(operator: Client, headers: str) -> None:
+    found = ready("resolve-landed")
+    page = confirm(operator, act("resolve-landed", found), headers=headers)
+    assert page.context["form"].errors["headers"]
+    assert status_of(found) == "dead_letter"
+
+
+@pytest.mark.django_db
+def test_an_empty_answer_is_never_stored_by_accident(operator: Client) -> None:
+    found = ready("resolve-landed")
+    page = confirm(operator, act("resolve-landed", found), status="200", body="")
+    assert "every retry would get none" in str(page.context["form"].errors["body"])
+    page = confirm(operator, act("resolve-landed", found), status="200", body="{}", no_body="on")
+    assert page.context["form"].errors["no_body"]
+    assert status_of(found) == "dead_letter"
+
+
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("body", "{"), ("status", "199"), ("status", "600"), ("content_type", "a\nb: c"), ("content_type", "ä")],
+    [
+        ("body", "{"),
+        ("status", "199"),
+        ("status", "600"),
+        ("status", ""),
+        ("content_type", "a\nb: c"),
+        ("content_type", "ä"),
+    ],
 )
 def test_an_answer_that_cannot_be_one_is_refused(operator: Client, field: str, value: str) -> None:
     found = ready("resolve-landed")

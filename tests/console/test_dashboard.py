@@ -276,9 +276,7 @@ def test_a_short_lease_is_complained_about(admin: Client) -> None:
     assert "Operation tests.slow has a lease of 10 s" in page(admin)
 
 
-@pytest.mark.parametrize(
-    ("permission", "status"), [("view_idempotencykey", 200), ("view_maintenancerun", 403), (None, 403)]
-)
+@pytest.mark.parametrize(("permission", "status"), [("view_idempotencykey", 200), ("expire_now", 403), (None, 403)])
 def test_who_may_view_the_records_may_see_it(client: Client, permission: str | None, status: int) -> None:
     person = User.objects.create_user("staff", is_staff=True)
     if permission:

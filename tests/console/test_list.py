@@ -303,7 +303,7 @@ def test_search(viewer: Client, how: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "term", ["the on", "user:", "00000000-0000-5000-8000-000000000000", "no uuid-charge", "a" * 400]
+    "term", ["he one", "the", "user:", "00000000-0000-5000-8000-000000000000", "no uuid-charge", "a" * 400]
 )
 def test_a_search_that_finds_nothing(viewer: Client, term: str) -> None:
     record(Status.COMPLETED, key="the one", principal="user:9")
@@ -313,6 +313,47 @@ def test_a_search_that_finds_nothing(viewer: Client, term: str) -> None:
 def test_the_downstream_key_of_another_installation_finds_no_record(viewer: Client) -> None:
     found = record(Status.COMPLETED, key="the one")
     assert keys(viewer.get(LIST, {"q": f"{found}-0123456789ab-charge"})) == []
+
+
+def test_the_beginning_of_a_key_is_enough(viewer: Client) -> None:
+    for key in ("order-7-a", "order-7-b", "order-8", "ORDER-7", "border-7"):
+        record(Status.COMPLETED, key=key)
+    assert sorted(keys(viewer.get(LIST, {"q": "order-7"}))) == ["order-7-a", "order-7-b"]
+    assert sorted(keys(viewer.get(LIST, {"q": '"order-'}))) == ["order-7-a", "order-7-b", "order-8"]
+    assert keys(viewer.get(LIST, {"q": "order-8"})) == ["order-8"], "a complete key is meant alone"
+    assert keys(viewer.get(LIST, {"q": "ord"})) == [], "too short to be the beginning of few"
+
+
+def test_a_username_finds_the_records_of_its_user(viewer: Client) -> None:
+    carol = User.objects.create_user("carol")
+    record(Status.COMPLETED, key="hers", principal=f"user:{carol.pk}")
+    record(Status.COMPLETED, key="another's", principal="user:999")
+    assert keys(viewer.get(LIST, {"q": "carol"})) == ["hers"]
+    assert keys(viewer.get(LIST, {"q": "nobody"})) == []
+
+
+def test_the_page_says_how_much_of_the_list_it_is(viewer: Client) -> None:
+    many(keyset.PAGE + 3, Status.COMPLETED)
+    first = viewer.get(LIST)
+    assert first.context["cl"].summary == "First 50 records, newest first."
+    assert viewer.get(further(first)).context["cl"].summary == "3 more records, newest first."
+    assert viewer.get(LIST, {"q": "completed-52"}).context["cl"].summary == "1 record, newest first."
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("", "No key has been used yet."),
+        ("status=unknown", "No record matches these filters."),
+        ("q=nothing-here", "Nothing matched “nothing-here”."),
+    ],
+)
+def test_an_empty_list_says_what_to_do(viewer: Client, query: str, words: str) -> None:
+    if query:
+        record(Status.COMPLETED)
+    page = viewer.get(f"{LIST}?{query}").content.decode()
+    assert words in page
+    assert ("First steps" in page) is (query == "")
 
 
 def test_an_old_key_is_found_however_many_came_after_it(viewer: Client, monkeypatch: Any) -> None:

@@ -10,20 +10,24 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.contrib.auth.models import Permission, User
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
 import django_idempotency
 from django_idempotency import Status
 from django_idempotency.console import bodies, record, timeline
+from django_idempotency.console.relations import decode_scope
 from django_idempotency.console.wording import STATES
 from django_idempotency.core.audit import Kind
-from django_idempotency.core.progress import Progress
+from django_idempotency.core.progress import Moment, Progress
 from django_idempotency.core.refs import Ref
 from django_idempotency.models import IdempotencyEvent
 from django_idempotency.monitoring.units import format_duration, format_interval
 from django_idempotency.store import events
+from testproject.payments.models import Payment
 from tests.kit import console as people
 from tests.kit.console import client_of, many, page_of, person
 
@@ -39,7 +43,7 @@ def text(client: Client, found: UUID) -> str:
 
 
 def titles(client: Client, found: UUID) -> list[str]:
-    return [str(entry.title) for entry in client.get(page_of(found)).context["timeline"]]
+    return [str(entry.title) for entry in client.get(page_of(found)).context["story"].entries]
 
 
 @pytest.mark.parametrize("status", Status)
@@ -49,9 +53,16 @@ def test_every_state_has_a_page_that_explains_it(viewer: Client, status: Status)
     assert str(STATES[status].label) in page
 
 
-def test_what_happened_stands_in_its_order(viewer: Client) -> None:
+def test_the_story_is_in_the_order_in_which_it_happened(viewer: Client) -> None:
     began = timezone.now() - timedelta(hours=2)
-    progress = Progress().mark_done("book", {"id": 1}).mark_started("charge").dump()
+    minute = 60_000
+    progress = (
+        Progress()
+        .mark_done("book", {"id": 1}, Moment(2 * minute, 1))
+        .mark_started("charge", Moment(3 * minute, 1))
+        .mark_done("charge", "ch_1", Moment(22 * minute, 2))
+        .mark_started("mail", Moment(23 * minute, 2))
+    )
     found = people.record(
         Status.UNKNOWN,
         created_at=began,
@@ -59,33 +70,227 @@ def test_what_happened_stands_in_its_order(viewer: Client) -> None:
         attempts=2,
         reconcile_attempts=3,
         run_name="rides.create",
-        progress=progress,
+        progress=progress.dump(),
     )
     ref = Ref("scope", found, "default")
     events.write(ref, Kind.LEASE_EXPIRED)
-    events.write(ref, Kind.TAKEN_OVER, actor="resumer")
-    events.write(ref, Kind.IN_DOUBT, reason="GatewayUnanswered")
-    for minutes, event in enumerate(IdempotencyEvent.objects.order_by("id")):
-        IdempotencyEvent.objects.filter(pk=event.pk).update(at=began + timedelta(minutes=10 + 15 * minutes))
+    events.write(ref, Kind.TAKEN_OVER, actor="resumer", details={"attempt": 2})
+    events.write(ref, Kind.IN_DOUBT, reason="GatewayUnanswered", details={"attempt": 2, "seconds": 1.4})
+    events.write(ref, Kind.INCONCLUSIVE, reason="TimeoutError", details={"try": 3, "of": 10, "wait": 90})
+    for minutes, event in zip((10, 20, 24, 30), IdempotencyEvent.objects.order_by("id"), strict=True):
+        IdempotencyEvent.objects.filter(pk=event.pk).update(at=began + timedelta(minutes=minutes))
     assert titles(viewer, found) == [
         "Claimed",
         "Step done: book",
-        "Step begun, its outcome is not known: charge",
+        "Step begun: charge",
         "The lease expired: the attempt's outcome is not known",
-        "Attempt 2 began",
         "Taken over and continued",
+        "Step done: charge",
+        "Step begun, its outcome is not known: mail",
         "The attempt ended without a known outcome",
+        "The reconciler could not tell what happened",
     ]
     page = text(viewer, found)
-    assert "by resumer" in page
-    assert "GatewayUnanswered" in page
-    assert "3 reconciler checks without a verdict" in page
+    for words in (
+        "by resumer",
+        "GatewayUnanswered",
+        "after 1.4 s of a 5 min lease",
+        "try 3 of 10",
+        "next check after 1 min 30 s",
+        "3 of 10 tries used",
+    ):
+        assert words in page, words
+
+
+def test_steps_without_times_are_shown_apart(viewer: Client) -> None:
+    """As an older version recorded them: nothing tells where they belong."""
+    progress = '{"version":1,"steps":[["book","done",1],["charge","started",null]]}'
+    found = people.record(Status.UNKNOWN, run_name="rides.create", progress=progress)
+    story = viewer.get(page_of(found)).context["story"]
+    assert [str(entry.title) for entry in story.entries] == ["Claimed"]
+    assert [str(entry.title) for entry in story.undated] == [
+        "Step done: book",
+        "Step begun, its outcome is not known: charge",
+    ]
+    assert "recorded without times" in text(viewer, found)
+
+
+def test_a_thousand_steps_stay_readable(operator: Client) -> None:
+    progress = Progress()
+    for number in range(1_000):
+        progress = progress.mark_done(f"page_{number}", number, Moment(number, 1))
+    began = timezone.now()
+    found = people.record(
+        Status.IN_PROGRESS,
+        run_name="exports.create",
+        progress=progress.dump(),
+        created_at=began,
+        last_run_at=began,
+    )
+    page = operator.get(page_of(found))
+    entries = page.context["story"].entries
+    assert len(entries) == 1 + 3 + 1 + 3
+    assert (str(entries[4].title), len(entries[4].folded)) == ("994 more steps", 994)
+    assert b"Step done: page_500" in page.content
+
+
+def test_an_answer_says_how_long_its_attempt_took(viewer: Client) -> None:
+    now = timezone.now()
+    found = people.record(Status.COMPLETED, last_run_at=now - timedelta(seconds=1.4), completed_at=now)
+    assert "after 1.4 s of a 5 min lease" in text(viewer, found)
+    events.write(Ref("scope", found, "default"), Kind.CONFIRMED, actor="ops")
+    assert "of a 5 min lease" not in text(viewer, found), "a verdict stored it"
+
+
+def test_a_message_is_for_those_who_may_see_contents(viewer: Client, operator: Client) -> None:
+    found = people.record(Status.UNKNOWN)
+    details = {"message": f"no answer about {PLANTED}", "trace": "4bf92f3577b34da6"}
+    events.write(Ref("scope", found, "default"), Kind.IN_DOUBT, reason="Timeout", details=details)
+    assert PLANTED not in text(viewer, found)
+    assert PLANTED in text(operator, found)
+    assert "4bf92f3577b34da6" in text(viewer, found)
+
+
+@pytest.mark.parametrize("details", ["[1]", "{", '{"derived": [1, null]}', '{"derived": 7}', '{"try": 1, "wait": "x"}'])
+def test_details_that_cannot_be_read_break_no_page(viewer: Client, details: str) -> None:
+    found = people.record(Status.UNKNOWN)
+    IdempotencyEvent.objects.create(record_id=found, kind="inconclusive", details=details)
+    assert "The reconciler could not tell what happened" in titles(viewer, found)
+
+
+# What is needed to look on the other side
+
+
+def test_the_downstream_keys_are_there_to_be_copied(viewer: Client, settings: Settings) -> None:
+    settings.IDEMPOTENCY = {"PROVIDER_URL": "https://bank.example/search?q={key}"}
+    progress = (
+        Progress()
+        .mark_done("book", 1, Moment(1, 1))
+        .mark_started("hold", Moment(2, 1))
+        .mark_done("hold", 1, Moment(3, 1))
+        .mark_started("charge", Moment(4, 1))
+    )
+    found = people.record(Status.UNKNOWN, run_name="rides.create", progress=progress.dump())
+    events.write(Ref("scope", found, "default"), Kind.IN_DOUBT, details={"derived": ["mail", "charge"]})
+    page = viewer.get(page_of(found))
+    row, shown = page.context["row"], page.context["downstream"]
+    assert [(each.step, each.in_doubt) for each in shown.keys] == [("charge", True), ("hold", False), ("mail", False)]
+    content = page.content.decode()
+    for each in shown.keys:
+        assert each.key == row.derive(each.step)
+        assert f'data-copy="{each.key}"' in content
+        assert f'href="https://bank.example/search?q={each.key}"' in content
+    assert row.derive("another") == f"{shown.prefix}another"
+
+
+def test_where_no_step_is_known_the_beginning_of_the_keys_is(viewer: Client) -> None:
+    found = people.record(Status.UNKNOWN)
+    page = viewer.get(page_of(found))
+    assert page.context["downstream"].keys == []
+    assert f'data-copy="{page.context["row"].derive("x")[:-1]}"' in page.content.decode()
+
+
+# Who and what it is about
+
+
+def test_the_principal_has_a_name_and_a_page(viewer: Client, operator: Client) -> None:
+    carol = User.objects.create_user("carol")
+    found = people.record(Status.COMPLETED, principal=f"user:{carol.pk}")
+    assert "carol" in text(viewer, found)
+    address = reverse("admin:auth_user_change", args=[carol.pk])
+    assert address not in text(viewer, found), "not for this person"
+    User.objects.get(username="operator").user_permissions.add(Permission.objects.get(codename="view_user"))
+    assert address in text(operator, found)
+
+
+@pytest.mark.parametrize("principal", ["user:no.model:7", "user:x", "user:", "user:999999", "tenant-7", ""])
+def test_a_principal_that_is_no_user_is_shown_as_it_is(viewer: Client, principal: str) -> None:
+    page = viewer.get(page_of(people.record(Status.COMPLETED, principal=principal)))
+    assert page.context["principal"] is None
+
+
+@pytest.mark.parametrize(
+    ("scope", "parts"),
+    [
+        ("6:user:715:payments.create", ["user:7", "payments.create"]),
+        ("4:acme6:user:73:pay", ["acme", "user:7", "pay"]),
+        ("once:payouts", ["once:payouts"]),
+        ("5:short", ["short"]),
+        ("9:short", ["9:short"]),
+        ("6:user:7rest", ["6:user:7rest"]),
+    ],
+)
+def test_a_scope_is_shown_in_its_parts(scope: str, parts: list[str]) -> None:
+    assert decode_scope(scope) == parts
+
+
+def test_rows_that_point_at_the_record(viewer: Client) -> None:
+    found = people.record(Status.COMPLETED)
+    assert list(viewer.get(page_of(found)).context["related"]) == []
+    owner = User.objects.create_user("carol")
+    made = [
+        Payment.objects.create(owner=owner, amount=1, currency="EUR", customer="ada", idempotency_key_id=found)
+        for _ in range(2)
+    ]
+    (link,) = viewer.get(page_of(found)).context["related"]
+    assert link.text == f"payment {made[0].pk}"
+    assert f"payment {made[0].pk}" in text(viewer, found)
+
+
+# What a person does next
+
+
+def test_where_nobody_will_ask_the_page_says_so_and_offers_what_helps(operator: Client) -> None:
+    progress = Progress().mark_started("charge_created", Moment(1, 1)).dump()
+    row = {"operation": "rides.create", "run_name": "rides.create", "progress": progress}
+    found = people.record(Status.UNKNOWN, **row)
+    page = text(operator, found)
+    assert "No reconciler is registered for rides.create or its step charge_created. Settle it by hand." in page
+    assert "act/ask-reconciler" not in page
+    assert "act/resolve-landed" in page
+    assert "act/resolve-not-executed" in page
+    assert found in [each.pk for each in operator.get(f"{people.LIST}?needs=unattended").context["cl"].result_list]
+    assert b"waits for an operator, because its operation has no reconciler" in operator.get(people.LIST).content
+
+
+def test_who_asks_next_when_and_for_which_time(viewer: Client) -> None:
+    due = timezone.now() + timedelta(minutes=4, seconds=30)
+    found = people.record(Status.UNKNOWN, reconcile_after=due, reconcile_attempts=2)
+    assert re.search(r"reconciler check in 4 min \d+ s \(try 3 of 10\)", text(viewer, found))
+
+
+@pytest.mark.parametrize(("deferred", "who"), [(False, "the resumer"), (True, "a worker")])
+def test_who_continues_an_operation(viewer: Client, deferred: bool, who: str) -> None:
+    due = timezone.now() + timedelta(minutes=4, seconds=30)
+    row: Any = {"run_name": "rides.create", "on_lost_lease": "resume", "deferred": deferred, "attempts": 2}
+    found = people.record(Status.UNKNOWN, reconcile_after=due, **row)
+    assert "The operation continues after the last step" in text(viewer, found)
+    assert re.search(rf"{who} continues it in 4 min \d+ s \(attempt 3 of 10\)", text(viewer, found))
+    late = people.record(Status.UNKNOWN, key="late", reconcile_after=timezone.now() - timedelta(minutes=5), **row)
+    assert f"{who} should have continued it 5 min ago" in text(viewer, late)
+
+
+@pytest.mark.parametrize("url", [None, "/our/runbook"])
+def test_the_runbook_is_on_the_page(operator: Client, settings: Settings, url: str | None) -> None:
+    settings.IDEMPOTENCY = {"RUNBOOK_URL": url}
+    page = text(operator, people.record(Status.DEAD_LETTER))
+    assert "The provider was down and is back" in page
+    assert f'href="{url or "https://"}' in page
+    assert "The provider was down and is back" not in text(operator, people.record(Status.COMPLETED, key="done"))
+
+
+def test_the_neighbours_have_their_times(viewer: Client) -> None:
+    found = people.record(Status.COMPLETED)
+    people.record(Status.COMPLETED, key="other")
+    page = text(viewer, found)
+    assert "about the same time" in page
+    assert 'datetime=""' not in page
 
 
 def test_an_earlier_life_of_the_key_is_marked(viewer: Client) -> None:
     found = people.record(Status.COMPLETED, created_at=timezone.now())
     IdempotencyEvent.objects.create(record_id=found, kind="in doubt", at=timezone.now() - timedelta(days=3))
-    first, *_others = viewer.get(page_of(found)).context["timeline"]
+    first, *_others = viewer.get(page_of(found)).context["story"].entries
     assert (first.is_earlier, str(first.title)) == (True, "The attempt ended without a known outcome")
     assert "before the key was claimed again" in text(viewer, found)
 
@@ -96,6 +301,27 @@ def test_a_kind_that_the_console_does_not_know_is_shown_as_it_is(viewer: Client)
 
 def test_every_kind_has_its_words() -> None:
     assert set(timeline.KINDS) == set(Kind)
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "1 time<"), (4, "4 times<"), (5, "5 times or more")])
+def test_a_key_that_was_sent_with_a_different_request(viewer: Client, count: int, words: str) -> None:
+    began = timezone.now() - timedelta(hours=1)
+    found = people.record(Status.COMPLETED, created_at=began)
+    for number in range(count):
+        IdempotencyEvent.objects.create(
+            record_id=found,
+            kind="mismatch",
+            actor="user:8",
+            reason="path, content_type",
+            at=began + timedelta(minutes=number),
+        )
+    IdempotencyEvent.objects.create(record_id=found, kind="mismatch", at=began - timedelta(days=1))
+    page = text(viewer, found)
+    assert titles(viewer, found).count("The key was sent with a different request, which was refused") == count + 1
+    assert "by user:8" in page
+    assert "Different: path and content type" in page
+    assert "Which part differs is not known." in page
+    assert words in page
 
 
 def with_content(status: Status = Status.COMPLETED, **columns: Any) -> UUID:

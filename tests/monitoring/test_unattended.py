@@ -72,10 +72,10 @@ def test_one_that_is_asked_about_is_not_reported(operator: Client) -> None:
 def test_its_page_says_so_and_offers_no_question(operator: Client) -> None:
     attempt = doubtful()
     page = operator.get(page_of(attempt.call.id))
-    assert "because its operation has no reconciler" in page.content.decode()
+    assert "No reconciler is registered for" in page.content.decode()
     assert "ask-reconciler" not in [action.name for action in page.context["actions"]]
     question = operator.get(act("ask-reconciler", attempt.call.id))
-    assert "Its operation has no reconciler in this process." in question.content.decode()
+    assert "There is no reconciler for" in question.content.decode()
     assert question.context["ready"] is False
 
 
