@@ -48,7 +48,12 @@ from testproject.http import exchange_json
 from testproject.servers import ROOT, Server, prepare_database, start_gateway, start_service
 
 # Add a driver here: its name, and the command before the four arguments, which runs in the root of the checkout.
-DRIVERS: Final[dict[str, tuple[str, ...]]] = {}
+PYTHON: Final = (sys.executable, "-m", "benchmarks.lossy_drivers")
+DRIVERS: Final[dict[str, tuple[str, ...]]] = {
+    "httpx": (*PYTHON, "httpx"),
+    "httpx async": (*PYTHON, "httpx-async"),
+    "requests": (*PYTHON, "requests"),
+}
 TOKEN: Final = "alice-token"  # noqa: S105 - of the demonstration
 MOST_FAILURES: Final = 20  # exits with an error that nobody caused by a kill
 
