@@ -55,7 +55,7 @@ DRIVERS: Final[dict[str, tuple[str, ...]]] = {
     "requests": (*PYTHON, "requests"),
 }
 TOKEN: Final = "alice-token"  # noqa: S105 - of the demonstration
-MOST_FAILURES: Final = 20  # exits with an error that nobody caused by a kill
+MOST_FAILURES: Final = 20  # exits with an error, apart from those of a kill
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""A named call is on disk before it is sent, has one response for ever, and is finished by whoever comes next."""
+"""A named call is on disk before it is sent, has one response for ever, and is finished by the next process."""
 
 from __future__ import annotations
 
