@@ -22,6 +22,6 @@ def test_killed_clients_behind_a_lossy_network_have_one_effect_and_one_response_
     if shutil.which(command[0]) is None:
         pytest.skip(f"NOT TESTED: {command[0]} is not installed")
     with own_database("lossy") as url:
-        figures = try_client(client, command, tmp_path, url, calls=60, kills=4, seed=1)
+        figures = try_client(client, command, tmp_path, url, calls=40, kills=3, seed=1)
     assert figures.is_right, describe(figures)
     assert figures.kills > 0
