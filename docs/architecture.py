@@ -54,7 +54,7 @@ LAYERS: Final = (
         Room("checks", "entrance", "system checks: what cannot work is reported at startup"),
         Room("console", "entrance", "the admin's record pages, actions and dashboard"),
         Room("management", "entrance", "the commands"),
-        Room("contrib", "entrance", "Prometheus and OpenTelemetry"),
+        Room("contrib", "entrance", "adapters that a project switches on"),
         Room("Django's own", "entrance", "found by name", ("admin", "apps", "templatetags")),
     ),
     (
@@ -74,7 +74,11 @@ LAYERS: Final = (
     (Room("flow", "flow", "the life of an attempt, one stage per file"),),
     (Room("store", "store", "the only SQL"),),
     (Room("the record", "base", "tables, settings, signals", ("models", "conf", "signals", "fields", "migrations")),),
-    (Room("core", "base", "decisions without Django, SQL or a clock"), Room("errors", "base", "", ("exceptions",))),
+    (
+        Room("core", "base", "decisions without Django, SQL or a clock"),
+        Room("errors", "base", "", ("exceptions",)),
+        Room("client", "your code", "calls other services; needs no Django"),
+    ),
 )  # fmt: skip
 
 TITLES: Final = {

@@ -44,6 +44,7 @@ INSTALLED_APPS = [
     "rest_framework",
     "rest_framework.authtoken",
     "django_idempotency",
+    "django_idempotency.contrib.outbox",
     "testproject.payments",
 ]
 if find_spec("django_celery_beat"):

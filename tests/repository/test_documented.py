@@ -14,6 +14,7 @@ import pytest
 
 import django_idempotency
 from django_idempotency import IETF, STRIPE, conf, exceptions
+from django_idempotency.client import CallRules
 from django_idempotency.core import problems
 from django_idempotency.http.context import Idempotency, NoIdempotency
 from django_idempotency.maintenance import Bounds
@@ -74,6 +75,8 @@ def offered() -> dict[str, set[str]]:
         *(f".{path.stem}" for path in package.glob("*.py") if path.stem not in ("__init__", "urls")),
         *(f".contrib.{name}" for name in ("opentelemetry", "prometheus", "spectacular")),
         ".testing",
+        ".client",
+        ".contrib.outbox.store",
     ]
     modules = [import_module(f"django_idempotency{name}") for name in names]
     return {module.__name__: set(module.__all__) for module in modules if hasattr(module, "__all__")}
@@ -129,7 +132,7 @@ def test_every_member_of_what_a_view_finds_is_described(found: object) -> None:
     assert sorted(described) == sorted(written(found, name) for name in dir(found) if not name.startswith("_"))
 
 
-@pytest.mark.parametrize("offer", [resolve, Landed, Bounds])
+@pytest.mark.parametrize("offer", [resolve, Landed, Bounds, CallRules])
 def test_every_argument_of_an_offer_is_described(offer: Any) -> None:
     page = (DOCS / "reference" / "api.md").read_text()
     section = page.split(f"\n## {offer.__name__}\n")[1].split("\n## ")[0]

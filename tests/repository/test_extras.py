@@ -25,6 +25,7 @@ IMPORTED = {
     "prometheus": ["django_idempotency.contrib.prometheus"],
     "otel": ["django_idempotency.contrib.opentelemetry"],
     "ninja": ["django_idempotency.ninja"],
+    "client": ["django_idempotency.client.httpx_transport", "django_idempotency.client.outbox"],
 }
 IMPORTED["all"] = [
     name for extra in ("drf", "celery", "postgres", "prometheus", "otel", "ninja") for name in IMPORTED[extra]

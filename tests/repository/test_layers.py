@@ -18,7 +18,7 @@ PACKAGE = ROOT.name
 # From the bottom up: a module imports from its own rank and from those below. A folder is a rank, so that a new file in
 # one needs no entry; a module directly in the package is public or Django's own, and has to be named.
 RANKS = (
-    {"core", "exceptions"},
+    {"core", "exceptions", "client"},
     {"models", "conf", "signals", "fields", "migrations"},
     {"store"},
     {"flow"},
@@ -33,7 +33,7 @@ PARSERS = {"rfc8785", "http_sf"}
 IMPURE = {"time", "random", "secrets", "os", "socket", "threading", "subprocess", "sqlite3", "asyncio"}
 OPTIONAL = [
     "rest_framework", "celery", "drf_spectacular", "prometheus_client", "opentelemetry", "django_celery_beat",
-    "django_tenants", "ninja", "factory", "pytest",
+    "django_tenants", "ninja", "factory", "pytest", "httpx", "requests",
 ]  # fmt: skip
 TESTING = f"{PACKAGE}.testing"  # a project's tests may have a dependency that its service has as well
 DRIVERS = ["psycopg", "psycopg2", "MySQLdb", "pymysql", "sqlite3"]
@@ -121,7 +121,17 @@ def test_a_parser_is_imported_by_core_alone(parser: str) -> None:
 
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_no_driver_is_imported(driver: str) -> None:
-    assert importers(driver) == []
+    """But for the file in which a client keeps its calls, which is no database of the project."""
+    outbox = [f"{PACKAGE}.client.outbox"] if driver == "sqlite3" else []
+    assert importers(driver) == outbox
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name.startswith(f"{PACKAGE}.client")])
+def test_the_client_imports_nothing_of_the_server(module: str) -> None:
+    """Nor Django: services that are no Django projects use it."""
+    allowed = {*sys.stdlib_module_names, "httpx", "anyio", "requests", "urllib3"}
+    for name in imported(MODULES[module]):
+        assert name.startswith(f"{PACKAGE}.client") or name.split(".")[0] in allowed, f"{module} imports {name}"
 
 
 def test_conf_alone_reads_the_settings() -> None:
@@ -143,9 +153,10 @@ def test_the_store_alone_speaks_sql() -> None:
 
 @pytest.mark.parametrize("module", [name for name in MODULES if (ROOT.parent / name.replace(".", "/")).is_dir()])
 def test_a_package_imports_nothing_of_its_own(module: str) -> None:
-    """Importing one module must not need the app registry for another's sake. The root offers what is pure."""
-    found = own(without_annotations(MODULES[module]))
-    assert [name for name in found if module != PACKAGE or not name.startswith(f"{PACKAGE}.core.")] == []
+    """Importing one module must not need the app registry for another's sake. The root and the client are pure."""
+    pure = {PACKAGE: f"{PACKAGE}.core.", f"{PACKAGE}.client": f"{PACKAGE}.client."}
+    inside, found = pure.get(module), own(without_annotations(MODULES[module]))
+    assert [name for name in found if inside is None or not name.startswith(inside)] == []
 
 
 def without_annotations(tree: ast.Module) -> ast.Module:

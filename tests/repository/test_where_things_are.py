@@ -34,7 +34,8 @@ def files() -> Iterator[str]:
 
 
 def as_listed(name: str) -> str:
-    return "migrations/" if name.startswith("migrations/") else name
+    folder, found, _ = name.rpartition("migrations/")
+    return folder + found if found else name
 
 
 def test_every_module_is_named_once() -> None:

@@ -1,0 +1,97 @@
+"""A request as it is sent, the response to it as it came, and where both are kept."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, Protocol
+
+# The body is kept decoded. Cookies are credentials.
+_NOT_KEPT: Final = {"content-encoding", "content-length", "transfer-encoding", "connection", "keep-alive", "set-cookie"}
+_REPLAYED: Final = ("idempotency-replayed", "idempotent-replayed")
+# Credentials, a limit, a route or a service that is away: the call itself may still have another outcome.
+_PASSING: Final = {401, 403, 404, 405, 407, 408, 421, 425, 429}
+
+
+@dataclass(frozen=True)
+class ReceivedResponse:
+    """A response with its decoded body. The names of its headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def is_replay(self) -> bool:
+        """True if the service says that it has stored this response."""
+        return any(self.headers.get(name) == "true" for name in _REPLAYED)
+
+    @property
+    def is_outcome(self) -> bool:
+        """True if this is what the call gets for good: a stored response, a success or a refusal of its contents."""
+        success = 200 <= self.status < 300 and not self.is_accepted
+        return self.is_replay or success or (400 <= self.status < 500 and self.status not in _PASSING)
+
+    @property
+    def is_accepted(self) -> bool:
+        """True if a worker will do the work, and the response is yet to come."""
+        return self.status == 202 and self.members.get("code") == "idempotency_key_accepted"
+
+    @property
+    def members(self) -> dict[str, Any]:
+        """The members of a JSON object; empty for any other body."""
+        try:
+            found = json.loads(self.body)
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def retry_after(self) -> float:
+        """The seconds of Retry-After; 0 without one."""
+        value = self.headers.get("retry-after", "").strip()
+        if value.isdecimal():
+            return float(value)
+        try:
+            date = parsedate_to_datetime(value)
+        except ValueError:
+            return 0.0
+        return max((date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds(), 0.0)
+
+    def without_transport(self) -> "ReceivedResponse":
+        """Return it as it is kept."""
+        return replace(self, headers={name: self.headers[name] for name in self.headers if name not in _NOT_KEPT})
+
+
+@dataclass(frozen=True)
+class OutgoingCall:
+    """A named request, and its response once it has one."""
+
+    name: str
+    key: str  # the value of the header
+    method: str
+    url: str
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)  # never credentials, unless the outbox was told to
+    created: float = 0.0  # seconds since the epoch
+    response: ReceivedResponse | None = None
+
+
+class CallStore(Protocol):
+    """A table of calls. What a method has written is on disk when it returns.
+
+    Async code calls it in a thread, or with its coroutine function `run_in_thread(function, *arguments)` if it has one.
+    """
+
+    def add(self, call: OutgoingCall) -> OutgoingCall:
+        """Store the call unless its name is taken. Return the call that has the name."""
+        ...
+
+    def finish(self, name: str, response: ReceivedResponse) -> ReceivedResponse:
+        """Store the response unless the call has one. Return the response that it has."""
+        ...
+
+    def open_calls(self) -> Iterable[OutgoingCall]:
+        """Return the calls without a response, the oldest first."""
+        ...

@@ -1,0 +1,170 @@
+"""Calls that survive their process: each is on disk, with its key, before its first byte is sent."""
+
+import asyncio
+import json
+import os
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass
+from inspect import signature
+from pathlib import Path
+from typing import Any, Final
+
+from django_idempotency.client.calls import CallStore, OutgoingCall, ReceivedResponse
+from django_idempotency.client.errors import CallError, ChangedRequest, TooOld
+
+KEPT_HEADERS: Final = ("content-type", "content-encoding", "accept")
+RETENTION: Final = 23 * 3600  # seconds; services keep a response for 24 hours, if they do not say otherwise
+
+
+class OnceBlock:
+    """The block of `once`: the one call that is made in it."""
+
+    def __init__(self, outbox: "Outbox", name: str) -> None:
+        self.outbox, self.name, self.key = outbox, name, ""
+
+    def enter(
+        self, key: str, is_given: bool, method: str, url: str, headers: Mapping[str, str], body: bytes
+    ) -> OutgoingCall:
+        """Store the call before it is sent, or find it."""
+        kept = {name: headers[name] for name in self.outbox.headers if name in headers}
+        new = OutgoingCall(self.name, key, method, url, body, kept, time.time())
+        call = self.outbox.store.add(new)
+        self.key = call.key
+        if (call.method, call.url, call.body) != (method, url, body) or (is_given and call.key != key):
+            raise ChangedRequest(f"The call {self.name!r} was another request before. It was not sent.", key=call.key)
+        if call.response is None and new.created - call.created > self.outbox.max_age:
+            raise TooOld(f"{self.name!r}: {' '.join((TooOld.__doc__ or '').split())}", key=call.key)
+        return call
+
+    def finish(self, response: ReceivedResponse) -> ReceivedResponse:
+        return self.outbox.store.finish(self.name, response.without_transport())
+
+
+_BLOCK: Final[ContextVar[OnceBlock | None]] = ContextVar("idempotency_once", default=None)
+
+
+def current_block() -> OnceBlock | None:
+    return _BLOCK.get()
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """What became of an open call: the response of the client, or the error that keeps the call open."""
+
+    name: str
+    response: Any = None
+    error: Exception | None = None
+
+
+class Outbox:
+    """Keeps named calls in a SQLite file on a local disk, or in a store of yours."""
+
+    def __init__(
+        self,
+        store: CallStore | str | os.PathLike[str],
+        *,
+        headers: Collection[str] = KEPT_HEADERS,  # of the request, kept with it; the client adds all others again
+        max_age: float = RETENTION,  # seconds after which an open call is not sent again
+    ) -> None:
+        self.store = SQLiteStore(Path(store)) if isinstance(store, str | os.PathLike) else store
+        self.headers = tuple(headers)
+        self.max_age = max_age
+
+    @contextmanager
+    def once(self, name: str) -> Iterator[OnceBlock]:
+        """Give the one POST or PATCH that is sent in this block a name. Once it has its response, nothing is sent."""
+        block = OnceBlock(self, name)
+        token = _BLOCK.set(block)
+        try:
+            yield block
+        finally:
+            _BLOCK.reset(token)
+        if not block.key:
+            raise CallError(f"No request of the call {name!r} went through an idempotent transport or adapter.")
+
+    def resume(self, client: Any) -> Iterator[Resumed]:
+        """Send every open call again with this httpx.Client or requests.Session, which adds the credentials."""
+        for call in self.store.open_calls():
+            try:
+                with self.once(call.name):
+                    response = client.request(call.method, call.url, **_arguments(client, call))
+            except Exception as error:  # noqa: BLE001 - told with its call: the next ones are independent of it
+                yield Resumed(call.name, error=error)
+            else:
+                yield Resumed(call.name, response)
+
+    async def aresume(self, client: Any) -> AsyncIterator[Resumed]:
+        """Do the same with an httpx.AsyncClient."""
+        run = getattr(self.store, "run_in_thread", asyncio.to_thread)
+        for call in await run(lambda: list(self.store.open_calls())):
+            try:
+                with self.once(call.name):
+                    response = await client.request(call.method, call.url, **_arguments(client, call))
+            except Exception as error:  # noqa: BLE001 - told with its call: the next ones are independent of it
+                yield Resumed(call.name, error=error)
+            else:
+                yield Resumed(call.name, response)
+
+
+def _arguments(client: Any, call: OutgoingCall) -> dict[str, Any]:
+    body = "content" if "content" in signature(client.request).parameters else "data"
+    return {body: call.body, "headers": dict(call.headers)}
+
+
+class SQLiteStore:
+    """A file that only its owner can read. Each write is a transaction that is on disk when it ends."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        self._execute(
+            "CREATE TABLE IF NOT EXISTS calls (name TEXT PRIMARY KEY, created REAL NOT NULL, call TEXT NOT NULL, "
+            "response TEXT) WITHOUT ROWID"
+        )
+
+    def add(self, call: OutgoingCall) -> OutgoingCall:
+        insert = "INSERT INTO calls (name, created, call) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+        self._execute(insert, call.name, call.created, _dump(call))
+        (found,) = self._read("name = ?", call.name)
+        return found
+
+    def finish(self, name: str, response: ReceivedResponse) -> ReceivedResponse:
+        self._execute("UPDATE calls SET response = ? WHERE name = ? AND response IS NULL", _dump(response), name)
+        return next((call.response for call in self._read("name = ?", name) if call.response), response)
+
+    def open_calls(self) -> list[OutgoingCall]:
+        return self._read("response IS NULL ORDER BY created")
+
+    def forget(self, name: str) -> None:
+        """Delete a call: its name is free for another one, with another key."""
+        self._execute("DELETE FROM calls WHERE name = ?", name)
+
+    def prune(self, age: float) -> None:
+        """Delete the calls that have their response and are older than so many seconds."""
+        self._execute("DELETE FROM calls WHERE response IS NOT NULL AND created < ?", time.time() - age)
+
+    def _read(self, condition: str, *values: Any) -> list[OutgoingCall]:
+        rows = self._execute(f"SELECT call, response FROM calls WHERE {condition}", *values)  # noqa: S608 - constant
+        return [
+            OutgoingCall(**_load(call) | {"response": response and ReceivedResponse(**_load(response))})
+            for call, response in rows
+        ]
+
+    def _execute(self, statement: str, *values: Any) -> list[Any]:
+        """Run one transaction on a connection of its own: threads and forked processes share none."""
+        with closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = EXTRA")  # syncs the directory too, so that no journal comes back
+            return connection.execute(statement, values).fetchall()
+
+
+def _dump(message: OutgoingCall | ReceivedResponse) -> str:
+    return json.dumps({**asdict(message), "body": message.body.decode("latin-1")})
+
+
+def _load(text: str) -> dict[str, Any]:
+    members: dict[str, Any] = json.loads(text)
+    return {**members, "body": members["body"].encode("latin-1")}

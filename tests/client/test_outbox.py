@@ -1,0 +1,212 @@
+"""A named call is on disk before it is sent, has one response for ever, and is finished by the next process."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import requests
+
+from django_idempotency.client import (
+    AsyncIdempotentTransport,
+    CallError,
+    ChangedRequest,
+    IdempotentAdapter,
+    IdempotentTransport,
+    KeyReused,
+    Outbox,
+    OutcomeUnknown,
+    TooOld,
+)
+from tests.client.libraries import FAST, Library, with_httpx
+from tests.kit.scripted import Scripted, ScriptedService, problem
+
+OK = Scripted(201, {"X-Order": "17", "Set-Cookie": "session=1"})
+GIVEN_UP = replace(FAST, deadline=0, unknown=0)
+
+
+def open_names(outbox: Outbox) -> list[str]:
+    return [call.name for call in outbox.store.open_calls()]
+
+
+def test_a_call_is_stored_before_it_is_sent(service: ScriptedService, send: Library, outbox: Outbox) -> None:
+    service.script = [OK]
+    seen: list[Any] = []
+    service.on_request = lambda request: seen.extend(outbox.store.open_calls())
+    send("POST", f"{service.url}/orders", b"body", {"Content-Type": "text/plain"}, outbox=outbox)
+    ((request,), (call,)) = service.got, seen
+    assert (call.name, call.key, call.body) == ("order-17", request.key, b"body")
+    assert (call.method, call.url, call.headers["content-type"]) == ("POST", f"{service.url}/orders", "text/plain")
+    assert open_names(outbox) == []
+
+
+def test_its_response_is_given_again_and_nothing_is_sent(
+    service: ScriptedService, send: Library, outbox: Outbox
+) -> None:
+    service.script = [OK, Scripted(500)]
+    first = send("POST", service.url, outbox=outbox)
+    assert send("POST", service.url, outbox=outbox) == first == (201, OK.body)
+    assert len(service.got) == 1
+
+
+def test_no_credential_is_on_disk(service: ScriptedService, send: Library, outbox: Outbox, tmp_path: Path) -> None:
+    service.script = [OK]
+    send("POST", service.url, outbox=outbox, headers={"X-Api-Key": "another-secret"})
+    (file,) = tmp_path.iterdir()
+    assert b"secret" not in file.read_bytes()
+    assert b"session=1" not in file.read_bytes()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 503, 307])
+def test_what_is_no_outcome_leaves_it_open(
+    service: ScriptedService, send: Library, outbox: Outbox, status: int
+) -> None:
+    service.script = [Scripted(status), OK]
+    assert send("POST", service.url, outbox=outbox, rules=GIVEN_UP).status == status
+    assert open_names(outbox) == ["order-17"]
+    assert send("POST", service.url, outbox=outbox).status == 201
+    assert len({request.key for request in service.got}) == 1
+
+
+@pytest.mark.parametrize("script", [Scripted(402), Scripted(500, {"Idempotency-Replayed": "true"})])
+def test_a_refusal_and_a_stored_response_are_outcomes(
+    service: ScriptedService, send: Library, outbox: Outbox, script: Scripted
+) -> None:
+    service.script = [script]
+    send("POST", service.url, outbox=outbox)
+    assert open_names(outbox) == []
+
+
+def test_an_error_of_the_layer_leaves_it_open(service: ScriptedService, send: Library, outbox: Outbox) -> None:
+    service.script = [problem(409, "outcome_unknown"), OK]
+    with pytest.raises(OutcomeUnknown):
+        send("POST", service.url, outbox=outbox, rules=GIVEN_UP)
+    assert open_names(outbox) == ["order-17"]
+
+
+def test_another_request_under_the_name_is_not_sent(service: ScriptedService, send: Library, outbox: Outbox) -> None:
+    service.script = [OK]
+    send("POST", service.url, outbox=outbox)
+    for changed in (("POST", service.url, b"other"), ("POST", f"{service.url}/other"), ("PATCH", service.url)):
+        with pytest.raises(ChangedRequest, match="'order-17'"):
+            send(*changed, outbox=outbox)
+    with pytest.raises(ChangedRequest):
+        send("POST", service.url, outbox=outbox, headers={"Idempotency-Key": "another"})
+    assert len(service.got) == 1
+
+
+def test_a_key_of_your_own_is_kept(service: ScriptedService, send: Library, outbox: Outbox) -> None:
+    service.script = [Scripted(500), OK]
+    send("POST", service.url, outbox=outbox, headers={"Idempotency-Key": "mine"})
+    send("POST", service.url, outbox=outbox)
+    assert [request.key for request in service.got] == ["mine", "mine"]
+
+
+def test_an_open_call_that_the_service_may_have_forgotten_is_not_sent(service: ScriptedService, tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "outbox", max_age=0)
+    service.script = [Scripted(500), OK]
+    with_httpx("POST", service.url, outbox=outbox)
+    with pytest.raises(TooOld, match="'order-17'"):
+        with_httpx("POST", service.url, outbox=outbox)
+    assert len(service.got) == 1
+
+
+def test_a_block_without_a_call_is_an_error(service: ScriptedService, outbox: Outbox) -> None:
+    """The client has no transport of ours, or nothing was sent."""
+    service.script = [OK]
+    with pytest.raises(CallError, match="'order-17'"), outbox.once("order-17"):
+        httpx.get(service.url)
+    with pytest.raises(ZeroDivisionError), outbox.once("order-17"):
+        _ = 1 / 0
+
+
+def leave_open(service: ScriptedService, outbox: Outbox, *names: str) -> None:
+    service.script = [Scripted(500)]
+    for name in names:
+        with_httpx("POST", f"{service.url}/{name}", f"body of {name}".encode(), outbox=outbox, name=name)
+
+
+def test_resume_finishes_what_is_open_with_fresh_credentials(service: ScriptedService, outbox: Outbox) -> None:
+    leave_open(service, outbox, "one", "two", "three")
+    first = {request.path: (request.key, request.body) for request in service.got}
+    service.script, service.got = [problem(422, "key_reused_with_different_payload"), OK], []
+    with httpx.Client(transport=IdempotentTransport(rules=FAST), headers={"Authorization": "fresh"}) as client:
+        one, two, three = outbox.resume(client)
+    assert [one.name, two.name, three.name] == ["one", "two", "three"]
+    assert (type(one.error), two.response.status_code, three.response.status_code) == (KeyReused, 201, 201)
+    assert {request.path: (request.key, request.body) for request in service.got} == first
+    assert {request.headers["authorization"] for request in service.got} == {"fresh"}
+    assert open_names(outbox) == ["one"]
+
+
+def test_a_session_of_requests_resumes_too(service: ScriptedService, outbox: Outbox) -> None:
+    leave_open(service, outbox, "one")
+    service.script = [OK]
+    with requests.Session() as session:
+        session.mount("http://", IdempotentAdapter(rules=FAST))
+        (one,) = outbox.resume(session)
+    assert (one.response.status_code, open_names(outbox)) == (201, [])
+
+
+def test_and_an_async_client(service: ScriptedService, outbox: Outbox) -> None:
+    leave_open(service, outbox, "one", "two")
+    service.script = [problem(410, "key_expired"), OK]
+
+    async def resume() -> list[Any]:
+        async with httpx.AsyncClient(transport=AsyncIdempotentTransport(rules=FAST)) as client:
+            return [each async for each in outbox.aresume(client)]
+
+    one, two = asyncio.run(resume())
+    assert (type(one.error).__name__, two.response.status_code) == ("KeyExpired", 201)
+
+
+def test_callers_at_the_same_time_have_one_key_and_one_response(service: ScriptedService, outbox: Outbox) -> None:
+    """The service gives each a response of its own, which one that deduplicates would not."""
+    service.script = [Scripted(201, body=str(number).encode()) for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        got = set(pool.map(lambda _: with_httpx("POST", service.url, outbox=outbox), range(8)))
+    assert len({request.key for request in service.got}) == 1
+    assert len(got) == 1
+    assert got == {with_httpx("POST", service.url, outbox=outbox)}
+
+
+def test_old_calls_are_pruned_and_open_ones_stay(service: ScriptedService, outbox: Outbox, tmp_path: Path) -> None:
+    leave_open(service, outbox, "open")
+    service.script = [OK]
+    with_httpx("POST", service.url, outbox=outbox, name="done")
+    store: Any = outbox.store
+    store.prune(3600)
+    assert with_httpx("POST", service.url, outbox=outbox, name="done").status == 201
+    assert len(service.got) == 2
+    store.prune(0)
+    with_httpx("POST", service.url, outbox=outbox, name="done")
+    assert len(service.got) == 3
+    assert open_names(outbox) == ["open"]
+    store.forget("open")
+    assert open_names(outbox) == []
+
+
+def test_concurrent_async_calls_have_names_of_their_own(service: ScriptedService, outbox: Outbox) -> None:
+    service.script = [OK]
+
+    async def call(client: httpx.AsyncClient, name: str) -> str:
+        with outbox.once(name) as block:
+            await client.post(f"{service.url}/{name}")
+            return block.key
+
+    async def calls() -> list[str]:
+        async with httpx.AsyncClient(transport=AsyncIdempotentTransport(rules=FAST)) as client:
+            return await asyncio.gather(*(call(client, f"call-{number}") for number in range(20)))
+
+    keys = asyncio.run(calls())
+    assert len(set(keys)) == 20
+    assert {(request.path, request.key) for request in service.got} == {
+        (f"/call-{number}", key) for number, key in enumerate(keys)
+    }
