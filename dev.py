@@ -31,6 +31,7 @@ NOT_ON_OTHERS = [
     "browser",
     "contrib",
     "monitoring/test_monitoring.py",
+    "clients/js",
     "acceptance/test_disconnects.py",
     "acceptance/test_frameworks_killed.py",
     "acceptance/test_generated_client.py",
