@@ -2,6 +2,7 @@
 
 from testproject.settings import *  # noqa: F403
 
+ALLOWED_HOSTS += ["shop.test"]  # noqa: F405
 IDEMPOTENCY |= {"ENQUEUE": None}  # type: ignore[dict-item] # noqa: F405
 
 # What docs/how-to/browser-client.md tells readers to set.
