@@ -39,6 +39,18 @@ def body_was_read(request: HttpRequest) -> bool:
     return hasattr(request, "_body")
 
 
+def drain_stream(request: HttpRequest) -> int | None:
+    """Read the rest of a body that is not kept, and return its size; None if the server gave Django the whole body.
+
+    Django reads from `_stream`. That of a WSGI request counts the bytes in `_pos`; that of an ASGI request does not.
+    """
+    if not hasattr(request._stream, "_pos"):
+        return None
+    while request._stream.read(65536):
+        pass
+    return int(request._stream._pos)
+
+
 def form_was_parsed(request: HttpRequest) -> bool:
     """True if the form has been parsed. Django keeps its fields in `_post`."""
     return hasattr(request, "_post")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Final
 
+from django.core.exceptions import BadRequest
 from django.http import HttpRequest
 from django.http.request import RawPostDataException
 
@@ -27,7 +28,7 @@ from django_idempotency.http.forms import (
     read_files,
     read_form,
 )
-from django_idempotency.http.private_names import parsed_uploads, rewind_stream
+from django_idempotency.http.private_names import body_was_read, drain_stream, parsed_uploads, rewind_stream
 from django_idempotency.http.sessions import session_principal
 from django_idempotency.http.users import primary_key
 from django_idempotency.signals import logger
@@ -221,17 +222,29 @@ def request_parts(request: HttpRequest, policy: Policy, data: Any = None) -> Req
     )
 
 
+def require_whole_body(request: HttpRequest, size: int | None) -> None:
+    """Raise BadRequest if the connection ended before the body did: WSGI servers then end the stream without an error.
+
+    A key that was claimed with a part of the body would reject the whole request as another one.
+    """
+    length = request.META.get("CONTENT_LENGTH") or "0"
+    if size is not None and length.isdecimal() and size < int(length):
+        raise BadRequest(f"The body has {size} bytes, and the Content-Length is {length}. Send the request again.")
+
+
 def _content(request: HttpRequest, data: Any) -> dict[str, Any]:
     if request.content_type == MULTIPART:
         if data is None:
             keep_body(request)
         fields = parse_form(request, lambda: request.POST) if data is None else data
+        require_whole_body(request, len(request.body) if body_was_read(request) else drain_stream(request))
         if fields or request.FILES or data is not None:
             return {"parts": [*read_fields(fields), *read_files(request.FILES)]}
     try:
         body = request.body
     except RawPostDataException:
         raise UnreadBody from None
+    require_whole_body(request, len(body))
     boundary = (request.content_params or {}).get("boundary", "")
     if request.content_type == MULTIPART and body.strip() == f"--{boundary}--".encode():
         return {"parts": []}  # a form without fields
