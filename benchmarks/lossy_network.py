@@ -48,7 +48,10 @@ from testproject.http import exchange_json
 from testproject.servers import ROOT, Server, prepare_database, start_gateway, start_service
 
 # Add a driver here: its name, and the command before the four arguments, which runs in the root of the checkout.
-DRIVERS: Final[dict[str, tuple[str, ...]]] = {}
+DRIVERS: Final[dict[str, tuple[str, ...]]] = {
+    "fetch in Node": ("node", "clients/js/proof/node.js"),
+    "fetch in Chromium": (sys.executable, "-m", "benchmarks.chromium_driver"),
+}
 TOKEN: Final = "alice-token"  # noqa: S105 - of the demonstration
 MOST_FAILURES: Final = 20  # exits with an error that nobody caused by a kill
 
