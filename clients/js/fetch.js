@@ -12,7 +12,8 @@ export function newKey() {
 /** fetch, with one idempotency key for all tries of a call. */
 export async function idempotentFetch(input, options = {}) {
   const call = await prepare(input, options);
-  return call ? unwrap(await perform(call, options), call.key) : (options.fetch ?? fetch)(input, options);
+  if (!call) return (options.fetch ?? fetch)(input, options);
+  return unwrap(await perform(call, { signal: input.signal, ...options }), call.key);
 }
 
 /** Read the request, so that each try sends the same bytes, and give it a key. Nothing if it needs none. */

@@ -99,7 +99,7 @@ export interface OutboxOptions extends IdempotencyOptions {
   retention?: number;
 }
 
-export type Resumed = { name: string; response: Response; error?: undefined } | { name: string; error: unknown; response?: undefined };
+export type Resumed = { name: string; response: Response; error?: undefined } | { name: string; error: Error; response?: undefined };
 
 export interface Outbox {
   /** Make the call of this name, continue it, or return the response that it got. */

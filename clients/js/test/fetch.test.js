@@ -254,6 +254,9 @@ test("a Request can be passed", async (context) => {
   const proxy = await startProxy(context, ["answer"]);
   const response = await idempotentFetch(new Request(`${proxy.url}/conformance/echo`, { method: "POST", body: "x" }), quick);
   assert.equal(await response.text(), "x");
+  const aborted = new Request(`${proxy.url}/conformance/echo`, { method: "POST", signal: AbortSignal.abort(new Error("its own")) });
+  await assert.rejects(idempotentFetch(aborted, quick), /its own/);
+  assert.equal(proxy.seen.length, 2);
 });
 
 test("a key is random without randomUUID", () => {

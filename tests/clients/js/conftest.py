@@ -66,3 +66,37 @@ def describe(site: Site) -> dict[str, str]:
         "PYTHON": sys.executable,
         "ROOT": str(ROOT),
     }
+
+
+NO_REGISTRY = ("ENOTFOUND", "ECONNREFUSED", "ETIMEDOUT", "EAI_AGAIN", "E404")
+LIBRARIES = ("axios@1", "ky@2", "got@15", "typescript@5", "esbuild@0")
+
+
+@pytest.fixture(scope="session")
+def package(node: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The client in the form in which it would be published."""
+    folder = tmp_path_factory.mktemp("package")
+    run_program("npm", "pack", "--pack-destination", folder)
+    (packed,) = folder.glob("*.tgz")
+    return packed
+
+
+@pytest.fixture(scope="session")
+def app(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project that has installed the client and nothing else."""
+    return install(tmp_path_factory.mktemp("app"), "--offline", package)
+
+
+@pytest.fixture(scope="session")
+def app_with_libraries(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return install(tmp_path_factory.mktemp("libraries"), package, *LIBRARIES)
+
+
+def install(folder: Path, *arguments: str | Path) -> Path:
+    (folder / "package.json").write_text('{"private": true, "type": "module"}')
+    command = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode and any(code in done.stderr for code in NO_REGISTRY):
+        pytest.skip(f"NOT TESTED: npm cannot install {', '.join(LIBRARIES)}")
+    assert done.returncode == 0, done.stderr
+    return folder
