@@ -1,4 +1,4 @@
-import { IdempotencyError, InProgress, NoResponse, NotExecuted, OutcomeUnknown, readProblem } from "./problems.js";
+import { CallError, InProgress, NOT_EXECUTED, NoResponse, OutcomeUnknown, readProblem } from "./problems.js";
 
 const RETRIED = [425, 429, 502, 503, 504];
 
@@ -56,7 +56,7 @@ export async function perform(call, options) {
       if (next === "accepted") {
         onProgress?.(answer.json, answer.response);
         target = follow(call, answer.response);
-      } else if (answer.kind === NotExecuted && target !== call) {
+      } else if (answer.code === NOT_EXECUTED && target !== call) {
         target = call; // the address says that the request may be sent again
         delete ends.open;
       }
@@ -108,14 +108,14 @@ export function read(parts) {
     json = JSON.parse(body);
   } catch {} // bytes, or a proxy's own page
   const answer = { parts, response, json, ...readProblem(status, json) };
-  if (replayed !== "true") answer.state = judge(status, answer.kind);
+  if (replayed !== "true") answer.state = judge(status, answer);
   return answer;
 }
 
-function judge(status, kind) {
+function judge(status, { kind, code }) {
   if (status === 202) return "accepted";
   if (kind === OutcomeUnknown) return "unknown";
-  if (kind === InProgress || kind === NotExecuted || RETRIED.includes(status)) return "open";
+  if (kind === InProgress || code === NOT_EXECUTED || RETRIED.includes(status)) return "open";
 }
 
 /** Return the response, or throw the error that it describes. */
@@ -132,7 +132,7 @@ function follow(call, response) {
   if (!location) return call;
   const origin = originOf(call.url);
   const url = /^\/(?!\/)/.test(location) ? originOf(response.url) + location : new URL(location, response.url).href;
-  if (originOf(url) !== origin) throw new IdempotencyError(`${url} must not get the credentials of ${origin}.`, "foreign_location", call.key, response);
+  if (originOf(url) !== origin) throw new CallError(`${url} must not get the credentials of ${origin}.`, "foreign_location", call.key, response);
   return { url, init: { ...call.init, method: "GET", body: undefined } };
 }
 

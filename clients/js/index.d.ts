@@ -10,7 +10,8 @@ export interface Problem {
   [member: string]: unknown;
 }
 
-export class IdempotencyError extends Error {
+/** The service rejected the call, or it could not be made. */
+export class CallError extends Error {
   /** Stable, for machines: `idempotency_outcome_unknown`, for example. */
   readonly code: string;
   /** The key of the call. */
@@ -24,27 +25,24 @@ export class IdempotencyError extends Error {
   readonly safeNewKey: boolean;
   readonly cause?: unknown;
 }
-export class KeyMissing extends IdempotencyError {}
-export class KeyInvalid extends IdempotencyError {}
+/** The service cannot use the key, or does not know whose it is. Nothing was executed. */
+export class KeyRejected extends CallError {}
 /** The key was first used with a different request. */
-export class KeyReused extends IdempotencyError {}
+export class KeyReused extends CallError {}
 /** The first request was still running when the deadline passed. */
-export class InProgress extends IdempotencyError {}
+export class InProgress extends CallError {}
 /** The service does not know yet whether the request took effect. Never send it with a new key. */
-export class OutcomeUnknown extends IdempotencyError {}
-export class KeyExpired extends IdempotencyError {}
-export class PrincipalMissing extends IdempotencyError {}
-/** Nothing was executed, and the deadline passed. */
-export class NotExecuted extends IdempotencyError {}
-export class StoreUnavailable extends IdempotencyError {}
-export class AttemptsExhausted extends IdempotencyError {}
-export class WorkAbandoned extends IdempotencyError {}
+export class OutcomeUnknown extends CallError {}
+/** The service no longer has the response. */
+export class KeyExpired extends CallError {}
+/** The request had no effect. */
+export class NothingDone extends CallError {}
 /** No whole response arrived before the deadline. `cause` is the last failure. */
-export class NoResponse extends IdempotencyError {}
+export class NoResponse extends CallError {}
 /** The name was first used with another request. Nothing was sent. */
-export class ChangedRequest extends IdempotencyError {}
+export class ChangedRequest extends CallError {}
 /** The open call is older than the outbox's `retention`. Nothing was sent. */
-export class TooOld extends IdempotencyError {}
+export class TooOld extends CallError {}
 
 /** All times are in milliseconds. */
 export interface IdempotencyOptions {

@@ -1,4 +1,15 @@
 export { idempotentFetch, newKey } from "./fetch.js";
 export { createOutbox } from "./outbox.js";
-export * from "./problems.js";
+export {
+  CallError,
+  ChangedRequest,
+  InProgress,
+  KeyExpired,
+  KeyRejected,
+  KeyReused,
+  NoResponse,
+  NothingDone,
+  OutcomeUnknown,
+  TooOld,
+} from "./problems.js";
 export { indexedDBStore, keyValueStore } from "./stores.js";

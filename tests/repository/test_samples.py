@@ -13,7 +13,10 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-BLOCK = re.compile(r"^(?P<above>[^\n]*\n)?```(?P<language>python|js|sh|swift|kotlin)[^\n]*\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"^(?P<above>[^\n]*\n)?```(?P<language>python|js|sh|swift|kotlin)[^\n]*\n(?P<code>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
 EXCUSE = re.compile(r"<!-- not run: (?P<reason>\S.*) -->")
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text() for path in [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]

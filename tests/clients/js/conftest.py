@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.processes import Site, running_site
 from testproject.servers import ROOT
+from tests.kit.processes import Site, running_site
 
 CLIENT = ROOT / "clients" / "js"
 SETTINGS = {"DJANGO_SETTINGS_MODULE": "tests.clients.js.served.settings", "GATEWAY_TIMEOUT_SECONDS": "60"}
@@ -23,9 +23,10 @@ SETTINGS = {"DJANGO_SETTINGS_MODULE": "tests.clients.js.served.settings", "GATEW
 def js_site(
     tmp_path_factory: pytest.TempPathFactory, own_database: Callable[[str], AbstractContextManager[str]]
 ) -> Iterator[Site]:
-    with own_database("js") as url, running_site(
-        tmp_path_factory.mktemp("js"), url, workers=2, environment=SETTINGS
-    ) as site:
+    with (
+        own_database("js") as url,
+        running_site(tmp_path_factory.mktemp("js"), url, workers=2, environment=SETTINGS) as site,
+    ):
         yield site
 
 

@@ -16,7 +16,8 @@ ONCE = f"""async ([name, base]) => {{
   const {{ createOutbox }} = await import("{CLIENT}");
   const headers = {{ Authorization: "Token alice-token", "Content-Type": "application/json" }};
   const body = JSON.stringify({{ amount: 5, currency: "EUR", customer: name }});
-  const response = await createOutbox({{ headers: () => headers }}).once(name, base + "/payments/", {{ method: "POST", body }});
+  const outbox = createOutbox({{ headers: () => headers }});
+  const response = await outbox.once(name, base + "/payments/", {{ method: "POST", body }});
   return (await response.json()).id;
 }}"""
 
