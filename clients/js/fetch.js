@@ -89,15 +89,15 @@ async function within(milliseconds, signal, work) {
 }
 
 /** Send once and read the whole response: half of one is none. */
-async function send({ url, init }, signal, { fetch = globalThis.fetch }) {
+async function send({ url, init }, signal, { fetch = globalThis.fetch, codes }) {
   const response = await fetch(url, { ...init, signal });
   const isJSON = /json/.test(response.headers.get("Content-Type"));
   const body = isJSON ? await response.text() : await response.arrayBuffer();
-  return read({ status: response.status, headers: [...response.headers], body, url: response.url || url });
+  return read({ status: response.status, headers: [...response.headers], body, url: response.url || url }, codes);
 }
 
 /** Build a response from its parts, and judge it: `state` says what it may still change to, if to anything. */
-export function read(parts) {
+export function read(parts, codes) {
   const { status, body, url } = parts;
   const response = new Response([204, 205, 304].includes(status) ? null : body, parts);
   Object.defineProperty(response, "url", { value: url });
@@ -107,7 +107,7 @@ export function read(parts) {
   try {
     json = JSON.parse(body);
   } catch {} // bytes, or a proxy's own page
-  const answer = { parts, response, json, ...readProblem(status, json) };
+  const answer = { parts, response, json, ...readProblem(status, json, codes) };
   if (replayed !== "true") answer.state = judge(status, answer);
   return answer;
 }

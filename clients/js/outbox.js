@@ -12,7 +12,7 @@ export function createOutbox({ store = indexedDBStore(), headers = () => ({}), r
 
   async function finish(name, entry, options, given) {
     const { key, init, response } = entry;
-    if (response) return unwrap(read({ ...response, body: unpack(response.body) }), key);
+    if (response) return unwrap(read({ ...response, body: unpack(response.body) }, options.codes), key);
     if (isOld(entry)) fail(TooOld, `The service may have forgotten the key of "${name}". Check its outcome, then forget it.`, "too_old", key);
     const sent = new Headers({ ...init.headers, ...given });
     for (const [header, value] of Object.entries(await headers())) sent.set(header, value);

@@ -36,10 +36,10 @@ const KINDS = {
 };
 
 /** Return the class, the code and the members of an error response of the idempotency layer; {} for any other. */
-export function readProblem(status, json) {
+export function readProblem(status, json, codes = {}) {
   const stripe = json?.error;
   const problem = stripe?.type ? { ...stripe, detail: stripe.message } : json;
-  let code = problem?.code;
+  let code = codes[problem?.code] ?? problem?.code;
   if (!code && stripe?.type === PREFIX + "error") code = PREFIX + (status === 409 ? "key_in_use" : "key_reused_with_different_payload");
   const kind = status > 399 && String(code).startsWith(PREFIX) && KINDS[code.slice(PREFIX.length)];
   return kind ? { kind, code, problem } : {};

@@ -5,10 +5,9 @@ from typing import Any, Final
 
 from django.apps import apps
 from django.apps.config import AppConfig
-from django.conf import settings
 from django.core.checks import CheckMessage, Warning
 
-from django_idempotency.conf import default_policy
+from django_idempotency.conf import cors_headers, default_policy
 
 _READ: Final = ("Retry-After", "Location", "Link")
 
@@ -37,5 +36,5 @@ def check_cors(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterat
 
 
 def _missing(setting: str, *names: str) -> str:
-    given = {name.lower() for name in getattr(settings, setting, ())}
+    given = {name.lower() for name in cors_headers(setting)}
     return "" if "*" in given else ", ".join(name for name in names if name.lower() not in given)

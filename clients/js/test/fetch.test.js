@@ -226,6 +226,12 @@ test("Stripe's dialect has the same errors", async () => {
   assert.deepEqual(readProblem(402, { error: { type: "card_error", code: "card_declined" } }), {});
 });
 
+test("a service's own codes are understood", async (context) => {
+  const own = { status: 409, headers: { "Content-Type": "application/json" }, body: JSON.stringify({ code: "E409-17" }) };
+  const proxy = await startProxy(context, [own]);
+  assert.equal((await echo(proxy, { codes: { "E409-17": "idempotency_key_in_progress" } })).status, 201);
+});
+
 test("a stream is refused before the first try", async (context) => {
   const proxy = await startProxy(context);
   async function* generated() {
