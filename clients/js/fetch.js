@@ -102,13 +102,13 @@ export function read(parts, codes) {
   const response = new Response([204, 205, 304].includes(status) ? null : body, parts);
   Object.defineProperty(response, "url", { value: url });
   const header = (name) => response.headers.get(name);
-  const replayed = header("Idempotency-Replayed") ?? header("Idempotent-Replayed");
+  const replayed = (header("Idempotency-Replayed") ?? header("Idempotent-Replayed")) === "true";
   let json;
   try {
     json = JSON.parse(body);
   } catch {} // bytes, or a proxy's own page
-  const answer = { parts, response, json, ...readProblem(status, json, codes) };
-  if (replayed !== "true") answer.state = judge(status, answer);
+  const answer = { parts, response, replayed, json, ...readProblem(status, json, codes) };
+  if (!replayed) answer.state = judge(status, answer);
   return answer;
 }
 

@@ -2,7 +2,7 @@ import { perform, prepare, read, unwrap } from "./fetch.js";
 import { ChangedRequest, TooOld } from "./problems.js";
 import { indexedDBStore } from "./stores.js";
 
-const SECRET = /auth|cookie|token|secret|csrf|xsrf|api-?key|session|password/i;
+const SECRET = /\bauth(orization)?\b|cookie|token|secret|csrf|xsrf|api-?key|session|password/i;
 const DAY = 86_400_000;
 
 /** Calls that are written to a store before they are sent, each under a name of yours. */
@@ -17,10 +17,10 @@ export function createOutbox({ store = indexedDBStore(), headers = () => ({}), r
     const sent = new Headers({ ...init.headers, ...given });
     for (const [header, value] of Object.entries(await headers())) sent.set(header, value);
     const answer = await perform({ ...entry, init: { ...init, headers: sent, body: unpack(init.body) } }, options);
-    const { parts, state, kind } = answer;
+    const { parts, state, kind, replayed } = answer;
     const { status } = parts;
-    const mayChange = state || status === 401 || (status > 499 && !kind && !isReplayed(answer));
-    if (!mayChange) await store.set(name, JSON.stringify({ ...entry, response: { ...parts, body: pack(parts.body) } }));
+    const mayChange = /40[13]/.test(status) || (!kind && (status === 408 || status > 499)); // after a login, say
+    if (!state && (replayed || !mayChange)) await store.set(name, JSON.stringify({ ...entry, response: { ...parts, body: pack(parts.body) } }));
     return unwrap(answer, key);
   }
 
@@ -67,7 +67,6 @@ function fail(Kind, ...details) {
   throw new Kind(...details);
 }
 
-const isReplayed = ({ response }) => response.headers.get("Idempotency-Replayed") === "true";
 const identity = ({ url, init }, key) => JSON.stringify([url, init.method, init.body, key]);
 const filter = (headers, secret) => Object.fromEntries(Object.entries(headers).filter(([name]) => SECRET.test(name) === secret));
 
