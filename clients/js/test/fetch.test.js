@@ -198,6 +198,15 @@ test("a 202 is a response where nothing is to be followed", async () => {
   assert.equal(response.status, 202);
 });
 
+test("accepted work that was not executed is sent again, with time of its own", async (context) => {
+  const accepted = { status: 202, headers: { Location: "/work/1", "Retry-After": "1" } };
+  const undone = { status: 409, headers: { "Content-Type": "application/json" }, body: JSON.stringify({ code: "idempotency_not_executed" }) };
+  const proxy = await startProxy(context, [accepted, undone]);
+  assert.equal((await echo(proxy, { wait: true, deadline: 900 })).status, 201);
+  assert.deepEqual(proxy.seen.map(({ method, url }) => `${method} ${url}`), ["POST /conformance/echo", "GET /work/1", "POST /conformance/echo"]);
+  assert.equal(keysOf(proxy).size, 1);
+});
+
 test("credentials are not sent to another origin", async (context) => {
   const other = await startProxy(context);
   const proxy = await startProxy(context, [{ status: 202, headers: { Location: `${other.url}/steal` } }]);

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.browsing import is_complaint, launched
+from tests.browser.browsing import axe, is_complaint, launched
 from tests.kit.processes import Site
 
 CLIENT = "/static/client/index.js"
@@ -72,6 +72,7 @@ def test_a_double_click_is_one_payment(context: Any, sent: list[str], js_site: S
     assert f"Paid, number {payment}" in text
     assert len(sent) == 1
     assert complaints == []
+    assert [each["id"] for each in axe.Axe().run(page).response["violations"]] == []
 
 
 def test_a_click_after_the_result_is_another_payment(context: Any, sent: list[str], js_site: Site) -> None:
