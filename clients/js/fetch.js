@@ -27,7 +27,7 @@ export async function prepare(input, options) {
   const headers = Object.fromEntries(request.headers);
   const name = header.toLowerCase();
   const given = headers[name] ?? options.key;
-  const key = given ?? (/^(POST|PATCH)$/.test(method) && newKey());
+  const key = given ?? (/^(POST|PATCH)$/.test(method) && `"${newKey()}"`); // quotes are the syntax of RFC 9651
   if (!key) return;
   headers[name] = key;
   const bytes = typeof body === "string" ? body : await request.arrayBuffer();

@@ -46,7 +46,7 @@ export class TooOld extends CallError {}
 
 /** All times are in milliseconds. */
 export interface IdempotencyOptions {
-  /** The key to use. Default: a random UUID for POST and PATCH, none for other methods. */
+  /** The key, sent as it is. Default: a random UUID in quotes for POST and PATCH, none for other methods. */
   key?: string;
   /** The name of the header. Default: `Idempotency-Key`. */
   header?: string;

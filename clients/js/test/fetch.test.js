@@ -37,6 +37,7 @@ test("each call has a key of its own", async (context) => {
   const proxy = await startProxy(context);
   await Promise.all([echo(proxy), echo(proxy)]);
   assert.equal(keysOf(proxy).size, 2);
+  for (const key of keysOf(proxy)) assert.match(key, /^"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"$/);
 });
 
 test("a key that is set is never replaced", async (context) => {
