@@ -67,7 +67,14 @@ function fail(Kind, ...details) {
   throw new Kind(...details);
 }
 
-const identity = ({ url, init }, key) => JSON.stringify([url, init.method, init.body, key]);
+
+/** The boundary of a form's parts is another one each time that the form is read. */
+function identity({ url, init }, key) {
+  const [, boundary] = /boundary=(\S+)/.exec(init.headers["content-type"]) ?? [];
+  const body = typeof init.body === "string" ? init.body : atob(init.body[0]).split(boundary).join();
+  return JSON.stringify([url, init.method, body, key]);
+}
+
 const filter = (headers, secret) => Object.fromEntries(Object.entries(headers).filter(([name]) => SECRET.test(name) === secret));
 
 const turns = {};

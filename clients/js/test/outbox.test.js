@@ -124,6 +124,19 @@ test("a refusal is the response of its name, an unknown outcome is not", async (
   assert.deepEqual(resumed.map(({ name, error }) => [name, error?.code]), [["lost", "idempotency_outcome_unknown"]]);
 });
 
+test("the same form is the same request", async (context) => {
+  const proxy = await startProxy(context);
+  const outbox = createOutbox({ store: fileStore(await folder()), ...quick });
+  const submit = (value) => {
+    const form = new FormData();
+    form.append("field", value);
+    return outbox.once("form", `${proxy.url}/conformance/echo`, order(form));
+  };
+  assert.deepEqual(await (await submit("a")).arrayBuffer(), await (await submit("a")).arrayBuffer());
+  await assert.rejects(submit("b"), client.ChangedRequest);
+  assert.equal(proxy.seen.length, 1);
+});
+
 test("a 403 is final when the service has stored it", async () => {
   const outbox = createOutbox({ store: fileStore(await folder()) });
   assert.equal((await outbox.once("forbidden", `${SERVICE}/conformance/status/403`, order())).status, 403);
