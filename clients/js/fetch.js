@@ -20,7 +20,7 @@ export async function idempotentFetch(input, options = {}) {
 export async function prepare(input, options) {
   const { body, header = "Idempotency-Key" } = options;
   if (body?.getReader || body?.[Symbol.asyncIterator]) {
-    throw new TypeError("A stream cannot be sent twice. Read it first: await new Response(stream).blob()");
+    throw new TypeError("A stream cannot be sent twice: read it first.");
   }
   const request = new Request(input, options);
   const { url, method, credentials, mode, cache, redirect, keepalive } = request;
@@ -67,7 +67,7 @@ export async function perform(call, options) {
     const pause = retryAfter(answer) + Math.random() * Math.min(10_000, backoff * 2 ** tries);
     if (Date.now() + pause >= until) {
       if (answer) return answer;
-      throw new NoResponse("No response: the outcome is not known. Send it again with this key.", "no_response", call.key, undefined, {}, cause);
+      throw new NoResponse("No response. Send it again with this key.", "no_response", call.key, undefined, {}, cause);
     }
     await within(pause, signal, (signal) => new Promise((wake) => signal.addEventListener("abort", wake)));
   }

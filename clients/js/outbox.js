@@ -13,7 +13,7 @@ export function createOutbox({ store = indexedDBStore(), headers = () => ({}), r
   async function finish(name, entry, options, given) {
     const { key, init, response } = entry;
     if (response) return unwrap(read({ ...response, body: unpack(response.body) }, options.codes), key);
-    if (isOld(entry)) fail(TooOld, `The service may have forgotten the key of "${name}". Check its outcome, then forget it.`, "too_old", key);
+    if (isOld(entry)) fail(TooOld, `"${name}" is too old: the service may have forgotten its key.`, "too_old", key);
     const sent = new Headers({ ...init.headers, ...given });
     for (const [header, value] of Object.entries(await headers())) sent.set(header, value);
     const answer = await perform({ ...entry, init: { ...init, headers: sent, body: unpack(init.body) } }, options);
@@ -35,7 +35,7 @@ export function createOutbox({ store = indexedDBStore(), headers = () => ({}), r
       return alone(store.name + name, options.signal, async () => {
         const entry = (await store.add(name, JSON.stringify(written))) ? written : await load(name);
         if (identity(entry, call.given ?? entry.key) !== identity(written, entry.key)) {
-          fail(ChangedRequest, `"${name}" is another request. Nothing was sent; give a new call a new name.`, "changed_request", entry.key);
+          fail(ChangedRequest, `"${name}" was another request. Nothing was sent.`, "changed_request", entry.key);
         }
         return finish(name, entry, options, secrets);
       });
