@@ -8,18 +8,22 @@ from django.apps.config import AppConfig
 from django.core.checks import CheckMessage, Warning
 
 from django_idempotency.conf import cors_headers, default_policy
+from django_idempotency.core.profiles import Profile
 
 _READ: Final = ("Retry-After", "Location", "Link")
 
 
-def check_cors(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
+def check_cors(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """W060, W061: the settings of django-cors-headers, where it is installed."""
     if not apps.is_installed("corsheaders"):
-        return
+        return []
     try:
-        profile = default_policy().profile
+        return list(_unreachable(default_policy().profile))
     except (TypeError, ValueError):  # checks E001-E004 report it
-        return
+        return []
+
+
+def _unreachable(profile: Profile) -> Iterator[CheckMessage]:
     if missing := _missing("CORS_ALLOW_HEADERS", profile.header):
         yield Warning(
             f"CORS_ALLOW_HEADERS does not allow {missing}: browsers refuse to send a key to this origin from another.",
