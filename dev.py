@@ -37,6 +37,7 @@ NOT_ON_OTHERS = [
     "client/test_outbox.py",
     "client/test_retrying.py",
     "client/test_without_django.py",
+    "clients/js",
     "acceptance/test_disconnects.py",
     "acceptance/test_frameworks_killed.py",
     "acceptance/test_generated_client.py",

@@ -53,6 +53,8 @@ DRIVERS: Final[dict[str, tuple[str, ...]]] = {
     "httpx": (*PYTHON, "httpx"),
     "httpx async": (*PYTHON, "httpx-async"),
     "requests": (*PYTHON, "requests"),
+    "fetch in Node": ("node", "clients/js/proof/node.js"),
+    "fetch in Chromium": (sys.executable, "-m", "benchmarks.chromium_driver"),
 }
 TOKEN: Final = "alice-token"  # noqa: S105 - of the demonstration
 MOST_FAILURES: Final = 20  # exits with an error, apart from those of a kill

@@ -180,6 +180,11 @@ def is_in(apps: str, app: str) -> bool:
     return any(each.split(".")[0] == app for each in getattr(settings, apps, ()))
 
 
+def cors_headers(setting: str) -> list[str]:
+    """Return the header names of a setting of django-cors-headers."""
+    return list(getattr(settings, setting, ()))
+
+
 def allowed_hosts() -> list[str]:
     """Return the names under which the project is served."""
     return list(settings.ALLOWED_HOSTS)

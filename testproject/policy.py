@@ -15,7 +15,7 @@ POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self
 class StrictPolicy(MiddlewareMixin):
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         if response.headers.get("Content-Type", "").startswith("text/html"):
-            response.headers["Content-Security-Policy"] = POLICY
+            response.headers.setdefault("Content-Security-Policy", POLICY)
         return response
 
 

@@ -32,6 +32,7 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 10_000_000
 STATIC_URL = "static/"
+STATICFILES_DIRS = [("client", BASE_DIR / "clients" / "js")]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 INSTALLED_APPS = [

@@ -22,7 +22,7 @@ from tests.kit import sent
 from tests.kit.processes import Site, database_beside, running_site
 from tests.kit.proxy import Proxy, alias_through_proxy
 
-FOLDERS_OF_PROCESSES = {"acceptance", "browser", "celery"}
+FOLDERS_OF_PROCESSES = {"acceptance", "browser", "celery", "clients"}
 FIXTURES_OF_PROCESSES = {"own_database", "running"}  # the database of servers; the servers of testproject
 KEPT = {"django_content_type", "auth_permission"}  # what migrating puts there
 connection_created.connect(sent.watch)

@@ -14,6 +14,7 @@ CHECKS: Final = {
     "project.check_pointers": Tags.models,
     "tenants.check_tenants": Tags.security,
     "cache.check_cache": Tags.caches,
+    "cors.check_cors": Tags.security,
     "endpoints.check_endpoints": Tags.urls,
     "middleware.check_middleware": Tags.urls,
     "operations.check_operations": Tags.urls,

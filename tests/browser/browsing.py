@@ -22,12 +22,12 @@ def cookie_of(user: User, url: str) -> dict[str, str]:
     return {"name": "sessionid", "value": client_of(user).cookies["sessionid"].value, "url": url}
 
 
-def launched(**options: Any) -> Iterator[Any]:
+def launched(*arguments: str, **options: Any) -> Iterator[Any]:
     installed = shutil.which("chromium")
     if installed is None:
         pytest.skip("there is no chromium: the admin was NOT tried in a browser")
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=installed, args=["--no-sandbox"], **options)
+        browser = driver.chromium.launch(executable_path=installed, args=["--no-sandbox", *arguments], **options)
         yield browser
         browser.close()
 

@@ -119,6 +119,15 @@ def test_the_repository_holds_at_its_top_only_what_has_a_reason() -> None:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
     assert {path.partition("/")[0] for path in listed.stdout.split("\0") if path} == {
         *(".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md"),
-        *("SECURITY.md", "benchmarks", "dev.py", "django_idempotency", "docs", "manage.py", "pyproject.toml"),
+        *(
+            "SECURITY.md",
+            "benchmarks",
+            "clients",
+            "dev.py",
+            "django_idempotency",
+            "docs",
+            "manage.py",
+            "pyproject.toml",
+        ),
         *("requirements.lock", "testproject", "tests", "tox.ini"),
     }

@@ -1,4 +1,4 @@
-"""Every python block of the README and of docs/ is run.
+"""Every python block of the README and of docs/ is run. Blocks of JavaScript and sh are run in tests/clients/js.
 
 The blocks of one page are run in order and share their names, as a reader would type them. A block that cannot be run
 says why on the line above it: `<!-- not run: the reason -->`.
@@ -15,17 +15,20 @@ import pytest
 from django.db import connection
 
 ROOT = Path(__file__).resolve().parents[2]
-BLOCK = re.compile(r"^(?P<above>[^\n]*\n)?```python[^\n]*\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"^(?P<above>[^\n]*\n)?```(?P<language>python|js|sh|swift|kotlin)[^\n]*\n(?P<code>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
 EXCUSE = re.compile(r"<!-- not run: (?P<reason>\S.*) -->")
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text() for path in [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 }
 
 
-def blocks(text: str) -> Iterator[tuple[int, str]]:
+def blocks(text: str, language: str = "python") -> Iterator[tuple[int, str]]:
     """Line and code of every block that is to be run."""
     for block in BLOCK.finditer(text):
-        if not EXCUSE.fullmatch((block["above"] or "").strip()):
+        if block["language"] == language and not EXCUSE.fullmatch((block["above"] or "").strip()):
             yield text.count("\n", 0, block.start("code")), block["code"]
 
 
@@ -57,6 +60,10 @@ def test_an_excuse_stands_above_a_block() -> None:
     for name, text in PAGES.items():
         excused = sum(bool(EXCUSE.fullmatch((block["above"] or "").strip())) for block in BLOCK.finditer(text))
         assert text.count("<!-- not run:") == excused, f"{name}: a note gives no reason, or no block follows it"
+
+
+def test_no_language_that_is_never_run_pretends_to_be() -> None:
+    assert [name for name, text in PAGES.items() if any(blocks(text, "swift")) or any(blocks(text, "kotlin"))] == []
 
 
 def test_a_failing_sample_names_its_page_and_line() -> None:

@@ -1,0 +1,5 @@
+export { idempotentFetch, newKey } from "./fetch.js";
+export { createOutbox } from "./outbox.js";
+export { CallError, ChangedRequest, InProgress, KeyExpired, KeyRejected } from "./problems.js";
+export { KeyReused, NoResponse, NothingDone, OutcomeUnknown, TooOld } from "./problems.js";
+export { indexedDBStore, keyValueStore } from "./stores.js";
