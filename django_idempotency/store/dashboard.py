@@ -54,7 +54,8 @@ _DEAD: Final = f"id IN (SELECT record_id FROM idempotency_event WHERE kind = '{K
 GROUPS = Statement(
     "",
     f"""
-    SELECT found.*, (SELECT id FROM idempotency_key ORDER BY id LIMIT 1 OFFSET %(last)s) AS last_id,
+    SELECT part, status, operation, run_name, on_lost_lease, error, failed, slot, age_group, number, age, overdue,
+           waiting, late, (SELECT id FROM idempotency_key ORDER BY id LIMIT 1 OFFSET %(last)s) AS last_id,
            {{now}} AS read_at
     FROM (
         {_group("sample", _FAILED, "ORDER BY id LIMIT %(sample)s")}
