@@ -21,7 +21,7 @@ from django_idempotency.console.bodies import describe_all_json, describe_bytes,
 from django_idempotency.console.downstream import list_downstream
 from django_idempotency.console.keyset import Rows
 from django_idempotency.console.outlook import describe_outlook, list_advice, runbook_url
-from django_idempotency.console.relations import annotate_related, decode_scope, find_user, list_related
+from django_idempotency.console.relations import decode_scope, find_related
 from django_idempotency.console.timeline import build_story, count_mismatches, load_steps
 from django_idempotency.console.wording import badge, format_size, shorten_key
 from django_idempotency.core.links import docs_url
@@ -60,7 +60,7 @@ def build_url(record: UUID, site: str) -> str:
 
 def find_row(rows: Rows, record: UUID, *, with_content: bool) -> Any:
     """Return the record with what its page shows, and without what this person may not see."""
-    annotated = annotate_related(rows.annotate(body_size=Length("response_body"))).defer(None)
+    annotated = rows.annotate(body_size=Length("response_body")).defer(None)
     shown = annotated if with_content else annotated.defer("response_body", "response_headers")
     return shown.filter(pk=record).first()
 
@@ -71,7 +71,7 @@ def may_see_content(user: Any) -> bool:
 
 def build_context(row: Any, request: HttpRequest, site: AdminSite) -> dict[str, Any]:
     may_see, outlook = may_see_content(request.user), describe_outlook(row)
-    context = build_story_context(row)
+    context, (user, related) = build_story_context(row), find_related(row, site, request)
     offered = [
         each for each in actions.list_offered(row.status, request.user) if not (each.polls and not outlook.can_be_asked)
     ]
@@ -87,8 +87,8 @@ def build_context(row: Any, request: HttpRequest, site: AdminSite) -> dict[str, 
         "body_size": None if row.body_size is None else format_size(row.body_size),
         "neighbours": find_neighbours(row),
         "scope": decode_scope(row.scope),
-        "principal": find_user(row.principal, site, request),
-        "related": list(list_related(row, site, request)),
+        "principal": user,
+        "related": related,
         "tries": conf.RECONCILE_TRIES,
         "actions": offered,
         "runbook": list_advice(row, outlook, offered),

@@ -1,7 +1,7 @@
 """Who and what a record is about: its principal's user, its scope in words, and rows that point at it."""
 
 import re
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -10,15 +10,15 @@ from django.apps import apps
 from django.contrib.admin import AdminSite
 from django.contrib.auth import get_user_model
 from django.core.exceptions import FieldDoesNotExist, ValidationError
-from django.db.models import ForeignKey, Model, OuterRef, Subquery
+from django.db.models import CharField, ForeignKey, Min, Model, Value
+from django.db.models.functions import Cast
 from django.http import HttpRequest
 from django.urls import reverse
 
-from django_idempotency.console.keyset import Rows
 from django_idempotency.models import IdempotencyKey
 
 _PART: Final = re.compile(r"(\d+):")
-_COLUMN: Final = "related_%d"
+_USER: Final = -1  # in place of the position of a foreign key
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +42,6 @@ def decode_scope(scope: str) -> list[str]:
     return parts
 
 
-def find_user(principal: str, site: AdminSite, request: HttpRequest) -> Relation | None:
-    """Return the user that a principal names; None if it names none, or one that is gone."""
-    kind, _colon, name = principal.partition(":")
-    if kind != "user":
-        return None
-    label, _colon, number = name.rpartition(":")
-    try:
-        model: Any = apps.get_model(label) if label else get_user_model()
-        row = model._base_manager.filter(pk=number).first()
-    except (LookupError, ValueError, ValidationError):
-        return None
-    return None if row is None else Relation(str(row), _build_page_url(model, row.pk, site, request))
-
-
 def find_principals(username: str) -> list[str]:
     """Return the principal of the user with this name."""
     model: Any = get_user_model()
@@ -66,28 +52,56 @@ def find_principals(username: str) -> list[str]:
         return []
 
 
-def annotate_related(rows: Rows) -> Rows:
-    """Read with each record one row of each model that points at it. Costs no statement of its own."""
-    found = {
-        _COLUMN % position: Subquery(
-            field.model._base_manager.filter(**{field.name: OuterRef("pk")}).order_by("pk").values("pk")[:1]
-        )
-        for position, field in enumerate(list_fields())
-    }
-    return rows.annotate(**found)
-
-
-def list_related(row: Any, site: AdminSite, request: HttpRequest) -> Iterator[Relation]:
-    """Return links to the rows that point at a record."""
-    for position, field in enumerate(list_fields()):
-        number = getattr(row, _COLUMN % position, None)
-        if number is None:
+def find_related(row: IdempotencyKey, site: AdminSite, request: HttpRequest) -> tuple[Relation | None, list[Relation]]:
+    """Return the user that the principal names, and of each model that points at the record one row and their list."""
+    user, pointing = None, []
+    for position, number in _read(row):
+        if position == _USER:
+            model, key = _parse_user(row.principal)
+            user = Relation(number, _build_page_url(model, key, site, request))
             continue
-        model = field.model
-        text = f"{model._meta.verbose_name} {number}"
-        page = _build_page_url(model, number, site, request)
-        listing = f"{_build_url(model, 'changelist', [], site)}?{field.name}={row.pk}" if page else ""
-        yield Relation(text, page, listing)
+        field = list_fields()[position]
+        page = _build_page_url(field.model, number, site, request)
+        listing = f"{_build_url(field.model, 'changelist', [], site)}?{field.name}={row.pk}" if page else ""
+        pointing.append(Relation(f"{field.model._meta.verbose_name} {number}", page, listing))
+    return user, pointing
+
+
+def _read(row: IdempotencyKey) -> list[tuple[int, str]]:
+    """Read the user's name and the first row that points at the record by each foreign key: one statement a database.
+
+    It does not read the records. Citus would refuse to join them with the project's tables here.
+    """
+    asked: dict[str, list[Any]] = {}
+    queries = [
+        _first_text(field.model._base_manager.using(row._state.db).filter(**{field.name: row.pk}), position, "pk")
+        for position, field in enumerate(list_fields())
+    ]
+    model, number = _parse_user(row.principal)
+    if model is not None:
+        with suppress(ValueError, ValidationError):
+            queries.append(_first_text(model._base_manager.filter(pk=number), _USER, model.USERNAME_FIELD))
+    for query in queries:
+        asked.setdefault(query.db, []).append(query)
+    found = [each for first, *others in asked.values() for each in first.union(*others, all=True)]
+    return sorted((position, text) for position, text in found if text is not None)
+
+
+def _first_text(rows: Any, position: int, column: str) -> Any:
+    """Ask for the smallest value of a column as text, None without rows, marked by the position."""
+    marked = rows.order_by().values(position=Value(position))
+    return marked.annotate(text=Min(Cast(column, CharField(max_length=255)))).values_list("position", "text")
+
+
+def _parse_user(principal: str) -> tuple[Any, str]:
+    """Return the model and the primary key of the user that a principal names; None if it names none."""
+    kind, _colon, name = principal.partition(":")
+    label, _colon, number = name.rpartition(":")
+    try:
+        model: Any = apps.get_model(label) if label else get_user_model()
+    except (LookupError, ValueError):
+        return None, ""
+    return (model, number) if kind == "user" and hasattr(model, "USERNAME_FIELD") else (None, "")
 
 
 @lru_cache(maxsize=1)
