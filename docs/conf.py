@@ -27,7 +27,8 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton", "sphinxe
 exclude_patterns = ["_build"]
 nitpicky = True
 
-myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence"]
+myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "tasklist"]
+myst_enable_checkboxes = True
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
