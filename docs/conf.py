@@ -27,7 +27,8 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton", "sphinxe
 exclude_patterns = ["_build"]
 nitpicky = True
 
-myst_enable_extensions = ["attrs_block", "colon_fence"]
+myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "tasklist"]
+myst_enable_checkboxes = True
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
@@ -38,6 +39,8 @@ ogp_description_length = 160
 ogp_social_cards = {"enable": False}
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["checklist.css"]
 html_title = f"Django Idempotency {release}"  # the name of the package would break inside the word
 html_baseurl = DOCUMENTATION
 
@@ -59,7 +62,14 @@ var splitQuery = (query) =>
 
 def setup(app: Any) -> None:
     sphinx.search.languages["en"] = SearchNumbers
+    app.connect("html-page-context", name_checkboxes)
     app.connect("build-finished", put_sources_beside_pages)
+
+
+def name_checkboxes(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """A reader who hears the page needs a name for each box."""
+    if "body" in context:
+        context["body"] = context["body"].replace('type="checkbox"', 'type="checkbox" aria-label="Done"')
 
 
 def put_sources_beside_pages(app: Any, exception: Exception | None) -> None:

@@ -1,17 +1,21 @@
 """Every python block of the README and of docs/ is run. Blocks of JavaScript and sh are run in tests/clients/js.
 
 The blocks of one page are run in order and share their names, as a reader would type them. A block that cannot be run
-says why on the line above it: `<!-- not run: the reason -->`.
+says why on the line above it: `<!-- not run: the reason -->`. The models of a page are those of an app "shop": their
+tables are made before its test cases are run.
 """
 
 import re
+import sys
 import unittest
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from unittest import mock
 
 import pytest
+from django.apps import apps
 from django.db import connection
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,16 +37,34 @@ def blocks(text: str, language: str = "python") -> Iterator[tuple[int, str]]:
 
 
 def run(name: str, text: str) -> dict[str, Any]:
-    names: dict[str, Any] = {"__name__": name}
+    return run_in(ModuleType(name), text)
+
+
+def run_in(module: ModuleType, text: str) -> dict[str, Any]:
+    name, names = module.__name__, vars(module)
     for line, code in blocks(text):
         exec(compile("\n" * line + code, name, "exec"), names)  # noqa: S102 - the samples are ours, and this is their test
     return names
 
 
+@pytest.fixture
+def page(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """The names of a page that was run. It can be imported by its name, as a URLconf for one."""
+    module = ModuleType(name)
+    monkeypatch.setitem(sys.modules, name, module)
+    yield run_in(module, PAGES[name])
+    apps.all_models.pop("shop", None)
+    apps.clear_cache()
+
+
 @pytest.mark.django_db
 @pytest.mark.parametrize("name", [name for name, text in PAGES.items() if any(blocks(text))])
-def test_samples_run(name: str) -> None:
-    run_cases(name, run(name, PAGES[name]))
+def test_samples_run(name: str, page: dict[str, Any]) -> None:
+    editor = connection.schema_editor()
+    for model in apps.all_models["shop"].values():
+        editor.deferred_sql = []
+        editor.create_model(model)
+    run_cases(name, page)
 
 
 def run_cases(name: str, names: dict[str, Any]) -> None:
