@@ -33,7 +33,6 @@ NOT_YET = {  # pages that are still to be rewritten
     "docs/how-to/dashboard.md",
     "docs/how-to/failover.md",
     "docs/how-to/monitor.md",
-    "docs/how-to/move.md",
     "docs/how-to/partition.md",
     "docs/how-to/test-your-endpoints.md",
     "docs/reference/api.md",
