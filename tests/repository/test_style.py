@@ -51,9 +51,6 @@ NOT_YET = {  # pages that are still to be rewritten
     "docs/reference/signals.md",
     "docs/reference/states.md",
     "docs/reference/tasks.md",
-    "docs/tutorial/first-endpoint.md",
-    "docs/tutorial/index.md",
-    "docs/tutorial/ride.md",
 }
 FOUND = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md")), *sorted((ROOT / "clients").rglob("*.md"))]
 PAGES = [page for page in FOUND if str(page.relative_to(ROOT)) not in NOT_YET]
