@@ -1,6 +1,6 @@
 """What the packages that people move from answer: python -m benchmarks.old_packages [PACKAGE …]
 
-Installs each package of docs/how-to/move.md into an environment of its own, sends it the requests of
+Installs each package that docs/how-to/move.md names into an environment of its own, sends it the requests of
 tests/kit/recording.py, and compares its responses with tests/http/recorded_responses.json. Fails if one differs.
 """
 

@@ -1,4 +1,4 @@
-"""The compatibility policies of docs/how-to/move.md give what the old packages gave, apart from what the page names.
+"""The compatibility policies of docs/how-to/move-*.md give what the old packages gave, apart from what the pages name.
 
 `recorded_responses.json` has the real responses of the old packages to the requests of `tests.kit.recording`;
 `python -m benchmarks.old_packages` asks them again.
@@ -19,7 +19,6 @@ from tests.repository.test_samples import PAGES, run
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
-PAGE = PAGES["docs/how-to/move.md"]
 RECORDED = json.loads((Path(__file__).parent / "recorded_responses.json").read_text())
 PACKAGES = list(RECORDED)
 # Rows of the page that an old package has no mode for.
@@ -44,16 +43,19 @@ def _users() -> None:
         User.objects.create_user(name, password=name)
 
 
-@pytest.fixture
-def page() -> dict[str, Any]:
-    """The names that the page defines."""
-    return run("docs/how-to/move.md", PAGE)
+def page(package: str) -> str:
+    return PAGES[f"docs/how-to/move-{package}.md"]
+
+
+def shown(package: str) -> dict[str, Any]:
+    """The names that the package's page defines."""
+    return run(f"move-{package}.md", page(package))
 
 
 @pytest.fixture(params=PACKAGES)
-def package(request: pytest.FixtureRequest, page: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> str:
-    """Serve the view with the page's policy for this package."""
-    policy = page["LIKE_" + request.param.upper().replace("-", "_")]
+def package(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Serve the view with the policy of the package's page."""
+    policy = shown(request.param)["LIKE_" + request.param.upper().replace("-", "_")]
     atomic = {**policy, "mode": "atomic"}
     leased = {**policy, "mode": "leased", "transaction": "late"}
     modes = (("pay", atomic), ("pay/other", atomic), ("leased", leased))
@@ -71,11 +73,12 @@ def outcome(told: dict[str, Any]) -> str:
     return f"{told['status']}{', runs' if told['ran'] else ', replay' if replayed else ''}"
 
 
-def rows() -> dict[str, dict[str, str]]:
-    """The page's table of responses: a cell for each request and package."""
-    table = [line.split("|")[1:-1] for line in PAGE[PAGE.index("| request |") :].split("\n\n")[0].splitlines()]
-    (_, *packages), _, *lines = [[cell.strip() for cell in line] for line in table]
-    return {case: dict(zip(packages, cells, strict=True)) for case, *cells in lines}
+def rows(package: str) -> dict[str, tuple[str, str]]:
+    """The page's table of responses: what each request got before, and what it gets now."""
+    text = page(package)
+    table = [line.split("|")[1:-1] for line in text[text.index("| request |") :].split("\n\n")[0].splitlines()]
+    _, _, *lines = [[cell.strip() for cell in line] for line in table]
+    return {case: (before, now) for case, before, now in lines}
 
 
 def test_the_page_names_each_change(package: str) -> None:
@@ -83,8 +86,8 @@ def test_the_page_names_each_change(package: str) -> None:
     told = {}
     for case, new in record().items():
         was, now = outcome(recorded[SAME_AS.get(case, case)]), outcome(new)
-        told[case] = was if was == now else f"{was} → **{now}**"
-    assert {case: cells[package] for case, cells in rows().items()} == told
+        told[case] = (was, now if was == now else f"**{now}**")
+    assert rows(package) == told
 
 
 def test_what_the_page_does_not_name_stays(package: str) -> None:
@@ -116,6 +119,6 @@ def without_texts(body: Any) -> Any:
 def test_the_page_says_what_was_recorded() -> None:
     for package, recorded in RECORDED.items():
         for said in (f"{package} {recorded['version']}", recorded["recorded"], recorded["django"]):
-            assert said in PAGE
-        assert recorded["rest_framework"] in PAGE
-        assert f"\n## {package}\n" in PAGE
+            assert said in page(package)
+        assert recorded["rest_framework"] in page(package)
+        assert page(package).startswith(f"# Move from {package}\n")

@@ -1,4 +1,4 @@
-"""The home-made lock of docs/how-to/move.md: what it gets wrong, and how this package takes its place."""
+"""The home-made lock of docs/how-to/move-redis-lock.md: what it gets wrong, and how this package takes its place."""
 
 import json
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
 @pytest.fixture(scope="module")
 def page() -> dict[str, Any]:
     """The names that the page defines."""
-    return run("docs/how-to/move.md", PAGES["docs/how-to/move.md"])
+    return run("docs/how-to/move-redis-lock.md", PAGES["docs/how-to/move-redis-lock.md"])
 
 
 @pytest.fixture(scope="module")

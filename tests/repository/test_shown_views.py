@@ -44,7 +44,7 @@ WRITING = [
     ("expired-keys", "pay"),
     ("expired-keys", "pay_within_a_year"),
     ("plain-django", "create"),
-    ("plain-django", "pay"),
+    ("external-calls", "pay"),
     ("several-databases", "order"),
 ]
 

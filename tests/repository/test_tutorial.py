@@ -16,7 +16,8 @@ from testproject.servers import free_port
 from tests.repository.tutorials import Shell, Type, WriteFile, steps
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "docs" / "tutorial" / name for name in ("first-endpoint.md", "ride.md")]
+NAMES = ("first-endpoint", "unknown-outcome", "ride", "ride-effects")
+PAGES = [ROOT / "docs" / "tutorial" / f"{name}.md" for name in NAMES]
 INSTALL = "python -m pip install"
 
 
