@@ -19,14 +19,11 @@ NOT_YET = {  # pages that are still to be rewritten
     "SECURITY.md",
     "docs/explanation/cache.md",
     "docs/explanation/capacity.md",
-    "docs/explanation/choices.md",
     "docs/explanation/design.md",
     "docs/explanation/growth.md",
     "docs/explanation/guarantees.md",
-    "docs/explanation/performance.md",
     "docs/explanation/threats.md",
     "docs/explanation/versions.md",
-    "docs/explanation/where-things-are.md",
     "docs/how-to/admin.md",
     "docs/how-to/ask-for-an-outcome.md",
     "docs/how-to/async.md",
@@ -106,7 +103,7 @@ BANNED = {
     r"\bsimply\b|\bjust\b|\bobviously\b|\bof course\b|\beasy\b|\beasily\b": "drop it",
     r"\bblazing|\bseamless|\bpowerful\b|\brobust\b": "say what it does",
 }
-FENCE = re.compile(r"^(`{3,}|~{3,}).*?^\1\s*$|<!--.*?-->", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"\A---\n.*?^---$|^(`{3,}|~{3,}).*?^\1\s*$|<!--.*?-->", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`\n]*`")
 TARGET = re.compile(r"\]\([^)]*\)")
 LEAD = re.compile(r"^\s*(?:[-*] |\d+\. |> )*")
