@@ -1,4 +1,4 @@
-"""Run the four flows of docs/explanation/architecture.md on SQLite, and write down which modules they go through."""
+"""Run the four flows of docs/contributing/architecture.md on SQLite, and write down which modules they go through."""
 
 from __future__ import annotations
 

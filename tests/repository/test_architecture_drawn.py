@@ -1,4 +1,4 @@
-"""The pictures of docs/explanation/architecture.md say what the code does; what they look like is free."""
+"""The pictures of docs/contributing/architecture.md say what the code does; what they look like is free."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_picture_says_what_the_code_does(name: str, drawn: dict[str, str]) -> 
 
 def test_every_picture_is_on_the_page(drawn: dict[str, str]) -> None:
     assert drawn.keys() == TITLES.keys()
-    page = (stored("rooms").parents[1] / "explanation" / "architecture.md").read_text()
+    page = (stored("rooms").parents[1] / "contributing" / "architecture.md").read_text()
     for name in TITLES:
         assert f"images/{stored(name).name}\n:alt:" in page
 

@@ -1,4 +1,4 @@
-"""docs/explanation/where-things-are.md names every module, and every file that its recipes would change."""
+"""docs/contributing/where-things-are.md names every module, and every file that its recipes would change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import django_idempotency
 
 PACKAGE = Path(django_idempotency.__file__).parent
-PAGE = (PACKAGE.parent / "docs" / "explanation" / "where-things-are.md").read_text(encoding="utf-8")
+PAGE = (PACKAGE.parent / "docs" / "contributing" / "where-things-are.md").read_text(encoding="utf-8")
 
 
 def listed(heading: str) -> list[str]:
