@@ -3,7 +3,7 @@
 from typing import Final
 
 # Placeholders until the repository is public. Files that cannot import them repeat them, and
-# tests/repository/test_addresses.py compares: change them here, and the test names the rest.
+# tests/repository/test_release.py compares: change them here, and the test names the rest.
 REPOSITORY: Final = "https://github.com/django-idempotency/django-idempotency"
 DOCUMENTATION: Final = "https://django-idempotency.readthedocs.io/en/latest/"
 
