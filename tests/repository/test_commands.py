@@ -82,7 +82,7 @@ def demo(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.terminate()
 
 
-@pytest.mark.parametrize("database", [[], ["--postgres"]], ids=["sqlite", "postgresql"])
+@pytest.mark.parametrize("database", [[], ["--postgres", "--host", "0.0.0.0"]], ids=["sqlite", "as in the container"])
 def test_the_demo_walks_once_and_every_step_answers_as_it_should(database: list[str]) -> None:
     with demo("--once", *database) as process:
         said, _ = process.communicate(timeout=120)
