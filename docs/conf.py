@@ -43,7 +43,7 @@ html_baseurl = DOCUMENTATION  # of every version: a search engine leads to the l
 html_theme_options = {"source_repository": REPOSITORY, "source_branch": "main", "source_directory": "docs/"}
 if (docs_version := os.environ.get("DOCS_VERSION", "latest")) != "latest":
     html_theme_options["announcement"] = (
-        f'These pages describe version {docs_version}. <a href="{DOCUMENTATION}">Read about the latest version</a>.'
+        f'Version {docs_version}. <a href="{DOCUMENTATION}">Read the latest version</a>.'
     )
 
 
