@@ -193,10 +193,10 @@ def test(only: str | None, arguments: list[str]) -> bool:
 
 
 def check() -> bool:
-    """Run the environments of tox.ini that check style, types, documentation and the wheel."""
+    """Run the environments of tox.ini that check style, types, documentation, the wheel and a release."""
     prepare("tox")
     os.environ.setdefault("UV_SYSTEM_CERTS", "1")  # tox installs with uv: let it trust what pip trusts
-    return run("tox", "run-parallel", "--parallel-no-spinner", "-e", "lint,typing,docs,bare")
+    return run("tox", "run-parallel", "--parallel-no-spinner", "-e", "lint,typing,docs,bare,dist")
 
 
 def demo(arguments: list[str]) -> bool:

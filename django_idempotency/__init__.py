@@ -26,7 +26,7 @@ __all__ = [
     "unguessable",
 ]
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 if TYPE_CHECKING:
     from django_idempotency.core.fingerprint import FingerprintRule

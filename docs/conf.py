@@ -16,7 +16,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
 django.setup()
 
 from django_idempotency import __version__  # noqa: E402 - Django comes first
-from django_idempotency.core.links import DOCUMENTATION  # noqa: E402
+from django_idempotency.core.links import DOCUMENTATION, REPOSITORY  # noqa: E402
 
 project = "django_idempotency"
 author = "The django_idempotency authors"
@@ -42,7 +42,12 @@ html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["checklist.css"]
 html_title = f"Django Idempotency {release}"  # the name of the package would break inside the word
-html_baseurl = DOCUMENTATION
+html_baseurl = DOCUMENTATION  # of every version: a search engine leads to the latest
+html_theme_options = {"source_repository": REPOSITORY, "source_branch": "main", "source_directory": "docs/"}
+if (docs_version := os.environ.get("DOCS_VERSION", "latest")) != "latest":
+    html_theme_options["announcement"] = (
+        f'Version {docs_version}. <a href="{DOCUMENTATION}">Read the latest version</a>.'
+    )
 
 
 class SearchNumbers(SearchEnglish):

@@ -57,11 +57,12 @@ def main() -> int:
     parser.add_argument("--once", action="store_true", help="end after the walk; exit code 0 only if all went well")
     parser.add_argument("--postgres", action="store_true", help="on PostgreSQL, started for the moment, not SQLite")
     parser.add_argument("--port", type=parse_port, default=None, help="of the service; 8000 or any free one by default")
+    parser.add_argument("--host", default="127.0.0.1", help="where the service listens; 0.0.0.0 in a container")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         with ExitStack() as stack:
-            walk = stack.enter_context(service(options.port, postgres=options.postgres))
+            walk = stack.enter_context(service(options.host, options.port, postgres=options.postgres))
             walk.serves = not options.once
             return show(walk)
     except PortTaken as taken:
@@ -90,7 +91,7 @@ def choose_port(wanted: int | None) -> int:
 
 
 @contextmanager
-def service(wanted_port: int | None, *, postgres: bool) -> Iterator[Walk]:
+def service(host: str, wanted_port: int | None, *, postgres: bool) -> Iterator[Walk]:
     port, screen = choose_port(wanted_port), Screen()
     with tempfile.TemporaryDirectory(prefix="payments-") as name, ExitStack() as stack:
         folder = Path(name)
@@ -105,6 +106,7 @@ def service(wanted_port: int | None, *, postgres: bool) -> Iterator[Walk]:
             folder,
             database_url=database,
             gateway_url=gateway.url,
+            host=host,
             port=port,
             workers=2,
             threads=8,

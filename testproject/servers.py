@@ -66,6 +66,7 @@ def start_service(
     database_url: str,
     gateway_url: str,
     kind: Kind = "gunicorn",
+    host: str = "127.0.0.1",
     port: int | None = None,
     workers: int = 4,
     threads: int = 16,
@@ -75,12 +76,21 @@ def start_service(
     port = port or free_port()
     commands = {
         "gunicorn": (
-            *("gunicorn", "testproject.wsgi", "--bind", f"127.0.0.1:{port}", "--no-control-socket"),
+            *("gunicorn", "testproject.wsgi", "--bind", f"{host}:{port}", "--no-control-socket"),
             *("--worker-class", "gthread", "--workers", str(workers), "--threads", str(threads)),
         ),
-        "uvicorn": ("uvicorn", "testproject.asgi:application", "--port", str(port), "--lifespan", "off"),
-        "hypercorn": ("hypercorn", "testproject.asgi:application", "--bind", f"127.0.0.1:{port}"),
-        "daphne": ("daphne", "testproject.asgi:application", "--port", str(port)),
+        "uvicorn": (
+            "uvicorn",
+            "testproject.asgi:application",
+            "--host",
+            host,
+            "--port",
+            str(port),
+            "--lifespan",
+            "off",
+        ),
+        "hypercorn": ("hypercorn", "testproject.asgi:application", "--bind", f"{host}:{port}"),
+        "daphne": ("daphne", "testproject.asgi:application", "--bind", host, "--port", str(port)),
     }
     variables = {"DATABASE_URL": database_url, "GATEWAY_URL": gateway_url, "TESTPROJECT_VAR": str(folder)}
     return start(kind, port, *commands[kind], *options, folder=folder, environment={**variables, **(environment or {})})

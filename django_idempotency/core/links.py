@@ -1,8 +1,10 @@
-"""Addresses in the documentation, for messages that lead to it."""
+"""The public addresses of the project, for messages that lead to its documentation."""
 
 from typing import Final
 
-# The only place that names a public address of the project. It changes when the repository has one.
+# Placeholders until the repository is public. Files that cannot import them repeat them, and
+# tests/repository/test_release.py compares: change them here, and the test names the rest.
+REPOSITORY: Final = "https://github.com/django-idempotency/django-idempotency"
 DOCUMENTATION: Final = "https://django-idempotency.readthedocs.io/en/latest/"
 
 

@@ -82,7 +82,10 @@ def demo(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.terminate()
 
 
-@pytest.mark.parametrize("database", [[], ["--postgres"]], ids=["sqlite", "postgresql"])
+AS_IN_THE_CONTAINER = ["--postgres", "--host", "0.0.0.0"]  # noqa: S104 - what testproject/Containerfile says
+
+
+@pytest.mark.parametrize("database", [[], AS_IN_THE_CONTAINER], ids=["sqlite", "as in the container"])
 def test_the_demo_walks_once_and_every_step_answers_as_it_should(database: list[str]) -> None:
     with demo("--once", *database) as process:
         said, _ = process.communicate(timeout=120)

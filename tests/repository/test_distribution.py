@@ -15,6 +15,7 @@ from zipfile import ZipFile
 import pytest
 
 import django_idempotency
+from django_idempotency.core.links import DOCUMENTATION, REPOSITORY
 
 ROOT = Path(__file__).resolve().parents[2]
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -51,6 +52,8 @@ def test_wheel_holds_what_is_not_imported(wheel: ZipFile) -> None:
     assert "django_idempotency/py.typed" in names
     assert any(name.startswith("django_idempotency/migrations/0001_") for name in names)
     assert "django_idempotency/static/django_idempotency/console.css" in names
+    assert "django_idempotency/monitoring/alerts.yaml" in names
+    assert "django_idempotency/monitoring/grafana.json" in names
     assert "django_idempotency/templates/django_idempotency/console/record.html" in names
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
@@ -60,7 +63,7 @@ def test_source_distribution_is_enough_to_build_the_wheel(built: Path) -> None:
     with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert sources() | {"pyproject.toml", "README.md", "LICENSE"} <= names
-    assert not {name for name in names if name.startswith(("tests/", "testproject/", "benchmarks/"))}
+    assert not {name for name in names if name.startswith(("tests/", "testproject/", "benchmarks/", "clients/"))}
 
 
 @pytest.fixture
@@ -82,6 +85,11 @@ def test_the_page_of_a_package_index_has_no_link_into_the_checkout(metadata: Mes
     assert page.startswith("# django_idempotency")
     assert page.rstrip().endswith("MIT licence.")
     assert re.findall(r"\]\((?!https?:)[^)]*\)", page) == []
+    assert "Until a release is published" not in page
+    for target in re.findall(rf"\]\({re.escape(DOCUMENTATION)}([^)#]*)[^)]*\)", page):
+        assert (ROOT / "docs" / target.replace(".html", ".md")).is_file(), target
+    for target in re.findall(rf"\]\({re.escape(REPOSITORY)}/blob/main/([^)]*)\)", page):
+        assert (ROOT / target).is_file(), target
 
 
 def named(requirements: list[str | dict[str, str]]) -> set[str]:
@@ -118,7 +126,16 @@ def test_the_groups_of_the_demo_hold_what_the_payments_service_imports(group: st
 def test_the_repository_holds_at_its_top_only_what_has_a_reason() -> None:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
     assert {path.partition("/")[0] for path in listed.stdout.split("\0") if path} == {
-        *(".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md"),
+        *(
+            ".ci",
+            ".github",
+            ".gitignore",
+            "CHANGELOG.md",
+            "CODE_OF_CONDUCT.md",
+            "CONTRIBUTING.md",
+            "LICENSE",
+            "README.md",
+        ),
         *(
             "SECURITY.md",
             "benchmarks",

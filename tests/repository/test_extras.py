@@ -69,6 +69,8 @@ def test_an_extra_works_in_an_empty_environment(extra: str, wheel: Path, tmp_pat
     if installed.returncode and "No matching distribution" in installed.stderr:
         pytest.skip(f"the extra {extra} was NOT tried: no package index has all of it. {installed.stderr[-200:]}")
     assert installed.returncode == 0, installed.stderr
+    agreed = run([sys.executable, "-m", "pip", "--python", str(python), "check"])
+    assert agreed.returncode == 0, agreed.stdout
     imported = run([str(python), "-I", "-c", PROGRAM, *IMPORTED[extra]])
     assert imported.returncode == 0, imported.stderr
 

@@ -1,0 +1,128 @@
+"""What a release needs besides the package: agreed addresses and versions, workflows, templates, the container."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import get_commands
+from packaging.version import Version
+
+import django_idempotency
+from django_idempotency.core.links import DOCUMENTATION, REPOSITORY
+
+ROOT = Path(__file__).resolve().parents[2]
+FORGE = ROOT / ".github"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+VERSION = Version(django_idempotency.__version__)
+# An address in which the project's name is whole: django-idempotency-key is another package.
+ADDRESS = re.compile(r"https://[\w./-]*?django-idempotency(?![\w-]*key)[\w./-]*")
+WORKFLOWS = sorted(FORGE.glob("workflows/*.yml"))
+
+
+def load(path: Path) -> dict[Any, Any]:
+    loaded: dict[Any, Any] = import_module("yaml").safe_load(path.read_text())
+    return loaded
+
+
+def tracked() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
+    return [ROOT / name for name in listed.stdout.split("\0") if name]
+
+
+def test_every_file_has_the_same_public_addresses() -> None:
+    found = {
+        (str(path.relative_to(ROOT)), address)
+        for path in tracked()
+        if path.is_file() and path.suffix not in (".png", ".mo")
+        for address in ADDRESS.findall(path.read_text(encoding="utf-8"))
+    }
+    assert {"pyproject.toml", "SECURITY.md", ".github/ISSUE_TEMPLATE/config.yml"} <= {path for path, _ in found}
+    assert [each for each in sorted(found) if not each[1].startswith((REPOSITORY, DOCUMENTATION.rstrip("/")))] == []
+
+
+def test_the_addresses_of_the_distribution_agree() -> None:
+    assert PROJECT["urls"] == {
+        "Documentation": DOCUMENTATION,
+        "Source": REPOSITORY,
+        "Changelog": f"{REPOSITORY}/blob/main/CHANGELOG.md",
+        "Issues": f"{REPOSITORY}/issues",
+        "Security": f"{REPOSITORY}/security/policy",
+    }
+
+
+def test_the_maturity_follows_the_version() -> None:
+    maturity = "4 - Beta" if VERSION.is_prerelease else "5 - Production/Stable"
+    assert f"Development Status :: {maturity}" in PROJECT["classifiers"]
+
+
+def test_the_client_in_javascript_has_the_version_of_the_package() -> None:
+    version = json.loads((ROOT / "clients/js/package.json").read_text())["version"]
+    assert Version(version) == VERSION
+
+
+def test_the_changelog_describes_the_version_and_has_a_place_for_the_next() -> None:
+    headings = re.findall(r"^##+ (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[:4] == ["[Unreleased]", "Added", "Changed", "Fixed"]
+    assert headings[4].startswith(f"[{VERSION}]")
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_has_few_rights_and_no_secret(path: Path) -> None:
+    text, workflow = path.read_text(), load(path)
+    assert "secrets" not in text
+    assert not re.search(r"pypi\.org|pythonhosted|registry\.", text)
+    assert workflow["permissions"] in ({}, {"contents": "read"})
+    assert all(
+        re.fullmatch(r"\./.+|[\w-]+/[\w-]+@(v\d+|release/v\d+)", used) for used in re.findall(r"uses: (.+)", text)
+    )
+    commands = [step["run"] for job in workflow["jobs"].values() for step in job.get("steps", []) if "run" in step]
+    for program in re.findall(r"^(\.?\w[\w.-]*/[\w-]+)", "\n".join(commands), re.MULTILINE):
+        assert os.access(ROOT / program, os.X_OK), program
+
+
+def test_continuous_integration_runs_the_command_of_contributing() -> None:
+    steps = load(FORGE / "workflows/ci.yml")["jobs"]["run"]["steps"]
+    assert steps[-1] == {"run": ".ci/run"}
+
+
+def test_a_release_is_tested_built_once_attested_and_published_without_a_password() -> None:
+    jobs = load(FORGE / "workflows/release.yml")["jobs"]
+    assert jobs["test"]["uses"] == "./.github/workflows/ci.yml"
+    assert set(jobs["publish"]["needs"]) == {"test", "build"}
+    assert [step["uses"].partition("@")[0] for step in jobs["publish"]["steps"]] == [
+        "actions/download-artifact",
+        "actions/attest-build-provenance",
+        "pypa/gh-action-pypi-publish",
+    ]
+    trusted = [name for name, job in jobs.items() if job["permissions"].get("id-token") == "write"]
+    assert trusted == ["publish"]
+    assert [step["run"] for step in jobs["build"]["steps"] if "tox run" in step.get("run", "")] == ["tox run -e dist"]
+
+
+def test_a_report_of_a_bug_has_what_the_first_question_back_would_ask() -> None:
+    fields = {field.get("id"): field for field in load(FORGE / "ISSUE_TEMPLATE/bug.yml")["body"]}
+    assert {"version", "database", "mode", "doctor"} <= {
+        name for name, field in fields.items() if field.get("validations", {}).get("required")
+    }
+    assert "manage.py idempotency_doctor --json" in fields["doctor"]["attributes"]["description"]
+    assert "idempotency_doctor" in get_commands()
+
+
+def test_the_container_copies_files_that_exist_and_starts_the_demo() -> None:
+    text = (ROOT / "testproject/Containerfile").read_text()
+    copied = [words.split() for words in re.findall(r"^COPY (?!--from)(.+)$", text, re.MULTILINE)]
+    assert [name for *names, _ in copied for name in names if not (ROOT / name).exists()] == []
+    command = json.loads(re.findall(r"^CMD (.+)$", text, re.MULTILINE)[-1])
+    helped = subprocess.run(
+        [sys.executable, *command[1:], "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "--host" in helped.stdout
