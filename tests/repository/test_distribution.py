@@ -52,6 +52,7 @@ def test_wheel_holds_what_is_not_imported(wheel: ZipFile) -> None:
     assert any(name.startswith("django_idempotency/migrations/0001_") for name in names)
     assert "django_idempotency/static/django_idempotency/console.css" in names
     assert "django_idempotency/templates/django_idempotency/console/record.html" in names
+    assert {f"django_idempotency/locale/de/LC_MESSAGES/django.{kind}" for kind in ("po", "mo")} <= set(names)
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 

@@ -31,6 +31,10 @@ LANGUAGES = [path.parts[-3] for path in CATALOGUES]
 DJANGO = Path(django.__file__).parent
 DJANGOS_OWN = ("conf", "contrib/admin", "contrib/auth", "contrib/contenttypes")
 SPOKEN_ATTRIBUTES = {"aria-label", "title", "alt", "placeholder", "aria-description", "summary"}
+SHOWN = [
+    *sorted((PACKAGE / "console").rglob("*.py")),
+    *(PACKAGE / each for each in ("http/rules.py", "monitoring/findings.py", "monitoring/jobs.py")),
+]
 UNSPOKEN_TAGS = {"script", "style", "code", "pre"}
 WORD = re.compile(r"[^\W\d_]{2,}")
 SENTENCE = re.compile(r"[^\W\d_]{2,}[,:;]? [^\W\d_]+")  # two words: what a name, a path or a format has not
@@ -143,6 +147,7 @@ class _Texts(HTMLParser):
 def find_unmarked(template: str) -> Iterator[str]:
     """Return the words of a template that no tag translates."""
     kept, is_marked = [], False
+    template = re.sub("{% block bodyclass %}.*?{% endblock %}", "", template)
     for token in Lexer(template).tokenize():
         if token.token_type == TokenType.BLOCK:
             is_marked = token.contents.startswith("blocktrans") or (
@@ -155,8 +160,8 @@ def find_unmarked(template: str) -> Iterator[str]:
     yield from (text.strip() for text in parser.found if WORD.search(text))
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "console").rglob("*.py")), ids=lambda path: path.name)
-def test_the_console_has_no_unmarked_sentence(path: Path) -> None:
+@pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.name)
+def test_pages_have_no_unmarked_sentence(path: Path) -> None:
     assert list(find_sentences(path.read_text())) == []
 
 
@@ -189,8 +194,10 @@ def find_sentences(source: str) -> Iterator[str]:
 
 
 def _list_silent(node: ast.AST) -> Iterator[ast.AST]:
-    """Return the literals that nobody reads on a page: docstrings, and the texts of exceptions for developers."""
-    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and node.body:
-        yield from ast.walk(node.body[0]) if isinstance(node.body[0], ast.Expr) else ()
+    """Return the literals that no page shows: docstrings, annotations, and the texts of exceptions for developers."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
+        yield from ast.walk(node.body[0])
+    if isinstance(node, ast.FunctionDef) and node.returns:
+        yield from ast.walk(node.returns)
     if isinstance(node, ast.Raise | ast.Assert):
         yield from ast.walk(node)
