@@ -85,7 +85,7 @@ def test_the_list(operator: Client) -> None:
 @pytest.mark.parametrize("overdue", [False, True], ids=["", "overdue"])
 def test_a_record_in_each_state(operator: Client, viewer: Client, status: Status, overdue: bool) -> None:
     now = timezone.now()
-    times = {"locked_until": now - timedelta(hours=1)} if overdue and status in States.LEASED else {}
+    times: dict[str, Any] = {"locked_until": now - timedelta(hours=1)} if overdue and status in States.LEASED else {}
     found = record(status, key=f"key-{status}", created_at=now - timedelta(hours=2), **times)
     for client in (operator, viewer):
         assert_german(text_of(client, page_of(found)))
