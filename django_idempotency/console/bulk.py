@@ -132,8 +132,8 @@ class _Bulk:
 
     def _sum_up(self, counts: Counter[str]) -> None:
         text = ngettext(
-            "“%(action)s” changed %(done)s record; %(skipped)s could not be changed and were skipped.",
-            "“%(action)s” changed %(done)s records; %(skipped)s could not be changed and were skipped.",
+            "“%(action)s” changed %(done)s record. Skipped because they could not be changed: %(skipped)s.",
+            "“%(action)s” changed %(done)s records. Skipped because they could not be changed: %(skipped)s.",
             counts["done"],
         )
         numbers = {name: format_number(counts[name]) for name in ("done", "skipped")}

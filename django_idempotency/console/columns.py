@@ -8,7 +8,7 @@ from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from django_idempotency.console.wording import format_age, shorten_key
 from django_idempotency.core.states import Status
@@ -46,7 +46,8 @@ def format_attempts(row: Any) -> str:
     """Return how often it was run, and how often the reconciler asked about it."""
     if not row.reconcile_attempts:
         return str(row.attempts)
-    return _("%(runs)d, %(polls)d checks") % {"runs": row.attempts, "polls": row.reconcile_attempts}
+    text = ngettext("%(runs)d, %(polls)d check", "%(runs)d, %(polls)d checks", row.reconcile_attempts)
+    return text % {"runs": row.attempts, "polls": row.reconcile_attempts}
 
 
 def render_next(row: Any) -> SafeString:

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_idempotency.console.actions import OUTCOMES, UNDECIDED, Action, list_offered
-from django_idempotency.console.wording import STATES, shorten_key
+from django_idempotency.console.wording import STATES, quote, shorten_key
 from django_idempotency.core.states import Status
 from django_idempotency.flow.settle import Outcome, doubtful_step
 from django_idempotency.flow.unattended import is_unattended
@@ -39,7 +39,7 @@ def describe_refusal(action: Action, row: Any, user: Any) -> str:
 
 def describe_allowed(status: str, user: Any) -> str:
     """Return which actions this user may take on a record in this state."""
-    labels = [f"“{each.label}”" for each in list_offered(status, user)]
+    labels = [quote(each.label) for each in list_offered(status, user)]
     if not labels:
         return _("Nothing can be done to it in this state.")
     return _("Possible now: %(actions)s.") % {"actions": get_text_list(labels, _("or"))}
@@ -55,7 +55,7 @@ def describe_unattended(row: IdempotencyKey) -> str:
 
 
 def _list_states(action: Action) -> str:
-    labels = [f"“{state.label}”" for status, state in STATES.items() if status in action.statuses]
+    labels = [quote(state.label) for status, state in STATES.items() if status in action.statuses]
     return get_text_list(labels, _("or"))
 
 
@@ -100,14 +100,15 @@ class Summary:
             self.level = messages.WARNING
 
     def _summarize(self, text: str, rows: list[IdempotencyKey]) -> str:
-        names = [f"“{shorten_key(row.key)}”" for row in rows[:NAMED]]
+        names = [quote(shorten_key(row.key)) for row in rows[:NAMED]]
         if len(rows) == 1:
             return _("%(key)s: %(what)s") % {"key": names[0], "what": text}
         more = len(rows) - len(names)
         if more:
             names.append(ngettext("%(count)d more", "%(count)d more", more) % {"count": more})
-        return _("%(count)d records (%(keys)s): %(what)s") % {
-            "count": len(rows),
+        count = len(rows)
+        return ngettext("%(count)d record (%(keys)s): %(what)s", "%(count)d records (%(keys)s): %(what)s", count) % {
+            "count": count,
             "keys": get_text_list(names, _("and")),
             "what": text,
         }

@@ -137,7 +137,7 @@ def fold(entries: Sequence[Entry]) -> list[Entry]:
             folded += run
             continue
         hidden = tuple(run[SHOWN_OF_RUN:-SHOWN_OF_RUN])
-        title = _("%(count)d more steps") % {"count": len(hidden)}
+        title = ngettext("%(count)d more step", "%(count)d more steps", len(hidden)) % {"count": len(hidden)}
         folded += [*run[:SHOWN_OF_RUN], Entry(title, "step", hidden[0].at, folded=hidden), *run[-SHOWN_OF_RUN:]]
     return folded
 
@@ -198,9 +198,14 @@ def count_mismatches(row: IdempotencyKey, events: Sequence[IdempotencyEvent]) ->
     count = sum(event.kind == Kind.MISMATCH and event.at >= row.created_at for event in events)
     if not count:
         return ""
-    if count < MOST_MISMATCHES:
-        return ngettext("%(count)d time", "%(count)d times", count) % {"count": count}
-    return _("%(count)d times or more: only the last ones are kept") % {"count": count}
+    text = ngettext("%(count)d time", "%(count)d times", count)
+    if count >= MOST_MISMATCHES:
+        text = ngettext(
+            "%(count)d time or more: only the last one is kept",
+            "%(count)d times or more: only the last ones are kept",
+            count,
+        )
+    return text % {"count": count}
 
 
 def name_parts(stored: str) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from django.utils.formats import number_format
 from django.utils.functional import Promise
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -12,6 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from django_idempotency.core.states import Status
+from django_idempotency.flow.settle import Outcome
 from django_idempotency.monitoring.units import format_interval, format_number
 
 _SHORT: Final = 18
@@ -70,6 +72,29 @@ STATES: Final[Mapping[Status, State]] = {  # in the order of filters and charts
         "quiet",
     ),
 }
+COUNTS: Final[Mapping[str, Text]] = {  # of a maintenance job; another name is shown as it is
+    Outcome.LANDED: gettext_lazy("settled as succeeded"),
+    Outcome.NOT_EXECUTED: gettext_lazy("settled as not executed"),
+    Outcome.POSTPONED: gettext_lazy("postponed"),
+    Outcome.INCONCLUSIVE: gettext_lazy("inconclusive"),
+    Outcome.DEAD_LETTER: gettext_lazy("became dead letters"),
+    Outcome.RESUMABLE: gettext_lazy("can be resumed"),
+    Outcome.RUNNING: gettext_lazy("running"),
+    Outcome.SENT: gettext_lazy("sent to a worker"),
+    Outcome.OVERTAKEN: gettext_lazy("handled elsewhere meanwhile"),
+    Outcome.ABSENT: gettext_lazy("gone meanwhile"),
+    "completed": gettext_lazy("completed"),
+    "unknown": gettext_lazy("became unknown"),
+    "enqueued": gettext_lazy("sent to the workers again"),
+    "expired": gettext_lazy("expired, kept for audit"),
+    "abandoned": gettext_lazy("failed, because no worker began them"),
+    "failed": gettext_lazy("failed"),
+    "deleted": gettext_lazy("deleted"),
+    "events": gettext_lazy("events deleted"),
+    "counts": gettext_lazy("counts of outcomes deleted"),
+    "due": gettext_lazy("due in the first batch"),
+    "contended": gettext_lazy("locked, left to the next run"),
+}
 
 
 def badge(status: str) -> SafeString:
@@ -104,4 +129,10 @@ def format_size(count: int) -> str:
     """Return a number of bytes in its largest unit."""
     if count < 1024:
         return ngettext("%(count)d byte", "%(count)d bytes", count) % {"count": count}
-    return _("%.1f KiB") % (count / 1024) if count < 1024 * 1024 else _("%.1f MiB") % (count / 1024 / 1024)
+    text, value = (_("%s KiB"), count / 1024) if count < 1024 * 1024 else (_("%s MiB"), count / 1024 / 1024)
+    return text % number_format(value, decimal_pos=1)
+
+
+def quote(text: Text) -> str:
+    """Return a name in the quotation marks of the active language."""
+    return _("“%s”") % text

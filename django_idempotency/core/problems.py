@@ -19,6 +19,11 @@ from django_idempotency.exceptions import (
 )
 
 
+def gettext_noop(text: str) -> str:
+    """Mark a text for translation. Problem bodies stay English; the page that a person reads is translated."""
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One kind of error response: a stable code for machines, a title and a detail for people."""
@@ -32,90 +37,102 @@ class Problem:
 
 MISSING_KEY: Final = Problem(
     "idempotency_key_missing",
-    "Idempotency key missing",
-    "This operation needs an idempotency key, so that it can be retried safely. Send a new one with each "
-    "new request, and the same one again with a retry.",
+    gettext_noop("Idempotency key missing"),
+    gettext_noop(
+        "This operation needs an idempotency key, so that it can be retried safely. Send a new one with each "
+        "new request, and the same one again with a retry."
+    ),
     stripe_type="idempotency_error",
 )
 EXAMPLE_KEY: Final = "8e03978e-40d5-43dd-bc93-6894a57f9324"
 INVALID_KEY: Final = Problem(
     InvalidKey.code,
-    "Idempotency key invalid",
-    "The idempotency key cannot be used.",
+    gettext_noop("Idempotency key invalid"),
+    gettext_noop("The idempotency key cannot be used."),
     stripe_type="idempotency_error",
 )
 MISMATCH: Final = Problem(
     KeyReused.code,
-    "Idempotency key reused",
-    "This idempotency key was first used with a different request. Nothing was executed; use a new key for a new "
-    "request.",
+    gettext_noop("Idempotency key reused"),
+    gettext_noop(
+        "This idempotency key was first used with a different request. Nothing was executed; use a new key for a new "
+        "request."
+    ),
     stripe_type="idempotency_error",
 )
-NOT_SETTLED: Final = (
+NOT_SETTLED: Final = gettext_noop(
     "Another request was sent first with this idempotency key, and it may have taken effect or may still do so. This "
     "request was not executed. Do not send it with a new key: send the first request again, unchanged, to get its "
     "outcome."
 )
 IN_FLIGHT: Final = Problem(
     StillRunning.code,
-    "Request still running",
-    "The first request with this idempotency key is still running. Send the same request again later; do not send it "
-    "with another key.",
+    gettext_noop("Request still running"),
+    gettext_noop(
+        "The first request with this idempotency key is still running. Send the same request again later; do not send "
+        "it with another key."
+    ),
     stripe_type="idempotency_error",
     stripe_code="idempotency_key_in_use",
 )
 ACCEPTED: Final = Problem(
     "idempotency_key_accepted",
-    "Request accepted",
-    "The request was accepted and is being processed. Send the same request again later to get its response.",
+    gettext_noop("Request accepted"),
+    gettext_noop(
+        "The request was accepted and is being processed. Send the same request again later to get its response."
+    ),
 )
 UNKNOWN: Final = Problem(
     OutcomeUnknown.code,
-    "Outcome unknown",
-    "It is not known yet whether the first request with this idempotency key took effect. Do not send the "
-    "operation with another key. The same request gets the response once the outcome is settled.",
+    gettext_noop("Outcome unknown"),
+    gettext_noop(
+        "It is not known yet whether the first request with this idempotency key took effect. Do not send the "
+        "operation with another key. The same request gets the response once the outcome is settled."
+    ),
 )
 EXPIRED: Final = Problem(
     KeyExpired.code,
-    "Idempotency key expired",
-    "The response for this idempotency key is no longer stored. Use a new key for a new request.",
+    gettext_noop("Idempotency key expired"),
+    gettext_noop("The response for this idempotency key is no longer stored. Use a new key for a new request."),
     stripe_type="idempotency_error",
 )
-EXPIRED_IN_GRACE: Final = (
+EXPIRED_IN_GRACE: Final = gettext_noop(
     "The record of this idempotency key has expired, and its last attempt may still take effect for a short time. "
     "Nothing was executed. Do not send it with a new key now: send the same request again later."
 )
 NO_PRINCIPAL: Final = Problem(
     "idempotency_principal_missing",
-    "Credentials needed",
-    "Each idempotency key belongs to one authenticated caller. Send credentials with the request.",
+    gettext_noop("Credentials needed"),
+    gettext_noop("Each idempotency key belongs to one authenticated caller. Send credentials with the request."),
     stripe_type="invalid_request_error",
 )
 NOTHING_DONE: Final = Problem(
     NotExecuted.code,
-    "Nothing was done",
-    "The operation was not executed and had no effect. Send the same request again later.",
+    gettext_noop("Nothing was done"),
+    gettext_noop("The operation was not executed and had no effect. Send the same request again later."),
 )
 UNAVAILABLE: Final = Problem(
     StoreUnavailable.code,
-    "Temporarily unavailable",
-    "The request could not be protected against being executed twice, so it was not executed. "
-    "Send the same request again later.",
+    gettext_noop("Temporarily unavailable"),
+    gettext_noop(
+        "The request could not be protected against being executed twice, so it was not executed. "
+        "Send the same request again later."
+    ),
 )
 EXHAUSTED: Final = Problem(
     "idempotency_attempts_exhausted",
-    "Too many attempts",
-    "Every attempt with this idempotency key failed before it had an effect. Use a new key to try again.",
+    gettext_noop("Too many attempts"),
+    gettext_noop("Every attempt with this idempotency key failed before it had an effect. Use a new key to try again."),
 )
 ABANDONED: Final = Problem(
     "idempotency_work_abandoned",
-    "Work never started",
-    "The accepted work was never started and had no effect. Use a new key to try again.",
+    gettext_noop("Work never started"),
+    gettext_noop("The accepted work was never started and had no effect. Use a new key to try again."),
 )
 NOT_FOUND: Final = Problem(
     "idempotency_operation_not_found",
-    "No such operation",
-    "You have no operation with this reference.",
+    gettext_noop("No such operation"),
+    gettext_noop("You have no operation with this reference."),
     stripe_type="invalid_request_error",
     stripe_code="resource_missing",
 )
@@ -136,6 +153,7 @@ PROBLEMS: Final = (
     ABANDONED,
     NOT_FOUND,
 )
+DETAILS: Final = (*(problem.detail for problem in PROBLEMS), NOT_SETTLED, EXPIRED_IN_GRACE)
 
 
 def explain_missing_key(profile: Profile, strict: bool, *lookalikes: str) -> str:

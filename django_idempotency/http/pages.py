@@ -5,6 +5,7 @@ from typing import Final
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.utils.cache import patch_vary_headers
+from django.utils.translation import gettext as _
 from django.utils.translation import override
 
 from django_idempotency.core import problems
@@ -26,7 +27,7 @@ def negotiated_response(details: ProblemDetails, profile: Profile, request: Http
         response = problem_response(details, profile)
     else:
         try:
-            content = _render(details, request, page=preferred == _HTML)
+            content = _render_page(details, request) if preferred == _HTML else _render_text(details)
             headers = {"Content-Type": f"{preferred}; charset=utf-8", **problem_headers(details, profile)}
             response = HttpResponse(content, status=details.status, headers=headers)
         except Exception:  # noqa: BLE001 - a failing template must not turn this response into a 500
@@ -36,14 +37,37 @@ def negotiated_response(details: ProblemDetails, profile: Profile, request: Http
     return response
 
 
-def _render(details: ProblemDetails, request: HttpRequest, *, page: bool) -> str:
-    title, detail = details.problem.title, details.detail or details.problem.detail
-    reference = details.members.get("operation_ref", "")
-    with override("en"):
-        seconds = details.retry_after
-        wait = "" if seconds is None else f"Wait {format_interval(seconds)} before you try again."
-        if page:
-            again = details.problem in _MAY_BE_SENT_AGAIN
-            shown = {"title": title, "detail": detail, "wait": wait, "try_again": again, "reference": reference}
-            return render_to_string("django_idempotency/refusal.html", shown, request)
-    return "\n\n".join(filter(None, (title, detail, wait, reference and f"Reference: {reference}"))) + "\n"
+def _render_page(details: ProblemDetails, request: HttpRequest) -> str:
+    """Return the page in the language of the request."""
+    shown = {
+        "title": _(details.problem.title),
+        "detail": _translate_detail(details.detail or details.problem.detail),
+        "wait": _describe_wait(details),
+        "try_again": details.problem in _MAY_BE_SENT_AGAIN,
+        "reference": _reference(details),
+    }
+    return render_to_string("django_idempotency/refusal.html", shown, request)
+
+
+@override("en")
+def _render_text(details: ProblemDetails) -> str:
+    """Return a text for scripts and terminals, in English as problem bodies are."""
+    reference = _reference(details)
+    parts = (details.problem.title, details.detail or details.problem.detail, _describe_wait(details))
+    return "\n\n".join(filter(None, (*parts, reference and f"Reference: {reference}"))) + "\n"
+
+
+def _reference(details: ProblemDetails) -> str:
+    return str(details.members.get("operation_ref", ""))
+
+
+def _describe_wait(details: ProblemDetails) -> str:
+    if details.retry_after is None:
+        return ""
+    return _("Wait %(time)s before you try again.") % {"time": format_interval(details.retry_after)}
+
+
+def _translate_detail(detail: str) -> str:
+    """Return the detail with its sentences translated. What it adds for developers stays as it is."""
+    known = next((text for text in problems.DETAILS if detail.startswith(text)), "")
+    return (_(known) if known else "") + detail.removeprefix(known)

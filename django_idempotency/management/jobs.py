@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Final
 from django.utils.translation import override
 
 from django_idempotency import maintenance
+from django_idempotency.console.wording import COUNTS
 from django_idempotency.flow.job_run import ReportProgress
-from django_idempotency.flow.settle import Outcome
 from django_idempotency.maintenance import Bounds
 from django_idempotency.management.base import (
     CommandError,
@@ -25,23 +25,6 @@ from django_idempotency.monitoring.jobs import BY_NAME
 from django_idempotency.monitoring.units import format_number
 
 _LARGEST_BATCH: Final = 100_000
-_LABELS: Final[Mapping[str, str]] = {  # of counts whose name does not say enough
-    Outcome.LANDED: "settled as succeeded",
-    Outcome.NOT_EXECUTED: "settled as not executed",
-    Outcome.DEAD_LETTER: "became dead letters",
-    Outcome.RESUMABLE: "can be resumed",
-    Outcome.SENT: "sent to a worker",
-    Outcome.OVERTAKEN: "handled elsewhere meanwhile",
-    Outcome.ABSENT: "gone meanwhile",
-    "unknown": "became unknown",
-    "enqueued": "sent to the workers again",
-    "expired": "expired, kept for audit",
-    "abandoned": "failed, because no worker began them",
-    "events": "events deleted",
-    "counts": "counts of outcomes deleted",
-    "due": "due in the first batch",
-    "contended": "locked, left to the next run",
-}
 
 
 class JobCommand(PackageCommand):
@@ -114,5 +97,5 @@ class JobCommand(PackageCommand):
 def format_counts(counts: Mapping[str, int]) -> str:
     """Return the counts as a person reads them."""
     found = sorted((name, count) for name, count in Counter(counts).items() if count)
-    parts = (f"{format_number(count)} {_LABELS.get(name, name.replace('_', ' '))}" for name, count in found)
+    parts = (f"{format_number(count)} {COUNTS.get(name, name.replace('_', ' '))}" for name, count in found)
     return ", ".join(parts) or "nothing to do"

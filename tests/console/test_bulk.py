@@ -70,7 +70,8 @@ def test_batches_continue_to_the_end_and_are_summed_up_once(operator: Client, mo
     end = operator.post(address("try-again", query), {"reason": "the provider is back", **carried})
     assert end.headers["Location"] == f"{LIST}?{query}"
     (message,) = read_messages(operator, end)
-    assert message == "“Reset and retry reconciliation” changed 120 records; 0 could not be changed and were skipped."
+    skipped = "Skipped because they could not be changed: 0."
+    assert message == f"“Reset and retry reconciliation” changed 120 records. {skipped}"
     assert (count(Status.UNKNOWN), count(Status.DEAD_LETTER)) == (COUNT, 1)
     assert IdempotencyEvent.objects.filter(kind="reset", actor="operator").count() == COUNT
     assert LogEntry.objects.filter(change_message__contains="the provider is back").count() == COUNT
@@ -91,7 +92,7 @@ def test_what_cannot_be_changed_is_skipped_and_counted(operator: Client) -> None
     record(Status.UNKNOWN, key="free", grace_until=now - timedelta(minutes=5))
     end = operator.post(address("resolve-not-executed", "status=unknown"), {"reason": "none arrived"})
     (message,) = read_messages(operator, end)
-    assert message.endswith("changed 1 record; 55 could not be changed and were skipped.")
+    assert message.endswith("changed 1 record. Skipped because they could not be changed: 55.")
     assert count(Status.FAILED_RETRYABLE) == 1
 
 

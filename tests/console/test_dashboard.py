@@ -239,7 +239,7 @@ def test_endpoints_are_listed_with_the_figures_of_their_operations(admin: Client
         completed("orders.pay")
     IdempotencyKey.objects.update(completed_at=F("last_run_at") + timedelta(seconds=4))
     text = page(admin)
-    assert "5 unprotected, 3 exempt, 9 protected" in text
+    assert "unprotected: 5, exempt: 3, protected: 9" in text
     assert cells(text, "PATCH POST /shop/pay/") == ["protected", "orders.pay", "100", "4 s"]
     assert cells(text, "PATCH /shop/change/&lt;uuid:pk&gt;/") == ["protected", "shop:change", "-", "-"]
     assert cells(text, "any /legacy/") == ["unprotected", "-", "-", "-"]
@@ -265,7 +265,7 @@ def test_a_job_that_failed_or_stopped_is_complained_about(admin: Client) -> None
     text = page(admin)
     assert "The last run of reap failed: OperationalError: gone" in text
     assert "The last run of sweep ended" in text
-    assert "unknown 3" in text
+    assert "became unknown: 3" in text
     assert "reconcile has never run to its end" in text
 
 

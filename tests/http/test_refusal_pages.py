@@ -168,9 +168,30 @@ def test_what_was_sent_is_escaped(alice: Person) -> None:
     assert b"<script" not in told.content
 
 
-def test_the_page_is_english_whatever_language_is_active(alice: Person) -> None:
+def test_the_page_has_the_language_of_the_reader(alice: Person) -> None:
     with override("de"):
-        assert "Wait 2 s before you try again." in alice.post("/slow").content.decode()
+        page = alice.post("/slow").content.decode()
+    assert '<html lang="de">' in page
+    for text in ("<h1>Anfrage läuft noch</h1>", "<h2>Erneut versuchen</h2>", "Warten Sie 2 s, bevor", "Referenz:"):
+        assert text in page
+
+
+def test_what_a_detail_adds_for_developers_stays_as_it_is(alice: Person) -> None:
+    with override("de"):
+        page = refused(alice).content.decode()
+    assert "und mit jeder Wiederholung denselben. For example: `Idempotency-Key: " in page
+
+
+@pytest.mark.parametrize("accept", ["text/plain", "application/json"])
+def test_text_and_json_are_english_whatever_language_is_active(alice: Person, accept: str) -> None:
+    with override("de"):
+        told = refused(alice, accept=accept).content.decode()
+    assert "This operation needs an idempotency key" in told
+
+
+def test_the_page_reads_from_right_to_left(alice: Person) -> None:
+    with override("ar"):
+        assert '<html lang="ar" dir="rtl">' in refused(alice).content.decode()
 
 
 def with_template(settings: Any, text: str) -> None:

@@ -326,10 +326,18 @@ def test_the_page_asks_no_database(django_assert_num_queries: DjangoAssertNumQue
         assert rules()
 
 
-def test_the_page_is_english_whatever_language_is_active() -> None:
+def test_the_page_has_the_language_of_the_reader() -> None:
     with override("de"):
         shown = page()
-        assert ("no more than 1.0\xa0MB" in shown, get_language()) == (True, "de")
+    assert '<html lang="de">' in shown
+    assert "wenn er nicht größer als 1,0\xa0MB ist" in shown
+    assert "Send it" not in shown
+
+
+def test_the_rules_for_machines_are_english_in_every_language() -> None:
+    with override("de"):
+        told = Client().get(PAGE, headers={"Accept": "application/json"}).content.decode()
+        assert ("no more than 1.0" in told, get_language()) == (True, "de")
 
 
 # How error responses lead to it

@@ -220,7 +220,7 @@ def test_all_three_report_the_same(client: Client) -> None:
 def test_monitors_read_english_in_every_language() -> None:
     (found,) = find_problems(replace(WELL, clocks_apart=2.5))
     with override("de"):
-        assert "differ by 2,5 s" in describe(found)
+        assert "um 2,5 s voneinander ab" in describe(found)
         assert "differ by 2.5 s" in describe_plainly(found)
 
 

@@ -55,6 +55,7 @@ def test_wheel_holds_what_is_not_imported(wheel: ZipFile) -> None:
     assert "django_idempotency/monitoring/alerts.yaml" in names
     assert "django_idempotency/monitoring/grafana.json" in names
     assert "django_idempotency/templates/django_idempotency/console/record.html" in names
+    assert {f"django_idempotency/locale/de/LC_MESSAGES/django.{kind}" for kind in ("po", "mo")} <= set(names)
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 

@@ -32,7 +32,7 @@ def list_by_protection() -> list[ListedEndpoint]:
 def count_by_protection(listed: Sequence[ListedEndpoint]) -> str:
     counts = Counter(entry.protection for entry in listed)
     return ", ".join(
-        f"{format_number(counts[each])} {label}" for each, label in PROTECTION_LABELS.items() if counts[each]
+        f"{label}: {format_number(counts[each])}" for each, label in PROTECTION_LABELS.items() if counts[each]
     )
 
 

@@ -16,6 +16,7 @@ from django_idempotency.console.dashboard.numbers import Figures, Period
 from django_idempotency.console.dashboard.series import Axis, Series
 from django_idempotency.console.wording import STATES, format_estimate, round_estimate
 from django_idempotency.core.states import Status
+from django_idempotency.monitoring.durations import NEWEST_RECORDS
 from django_idempotency.monitoring.units import format_duration, format_number
 from django_idempotency.store.dashboard import AGES
 
@@ -145,7 +146,8 @@ def _label_ages() -> Iterator[str]:
 
 def _build_durations(found: Figures, links: Links) -> Section:
     title = _("Handler duration compared with the lease")
-    note = _("The newest 5,000 keys. The p99 should end before the shaded part, the last two thirds of the lease.")
+    note = _("The newest %(count)s keys. The p99 should end before the shaded part, the last two thirds of the lease.")
+    note %= {"count": format_number(NEWEST_RECORDS)}
     known = {name: each for name, each in found.operations.items() if each.median is not None}
     if not known:
         return Section("durations", title, note, _("No run has been completed yet."))
@@ -205,7 +207,7 @@ def _build_outcomes(found: Figures, axis: Axis, links: Links) -> Section:
 def _build_section_over_time(
     name: str, title: str, note: str, shown: Sequence[Series], axis: Axis, links: Links
 ) -> Section:
-    head, table = [_("from"), *(each.label for each in shown)], list(series.build_rows(shown, axis, links))
+    head, table = [_("start"), *(each.label for each in shown)], list(series.build_rows(shown, axis, links))
     picture = _mark_safe(series.draw(title, shown, axis, links))
     return Section(name, title, note, "", picture, head, table, wide=True)
 

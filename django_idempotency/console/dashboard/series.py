@@ -106,5 +106,5 @@ def _make_panel(series: Series, axis: Axis, links: Links) -> charts.Panel:
     url = "" if series.filters is None else links.in_period(**series.filters)
     peak = {"peak": series.format(max(series.values)), "width": format_duration(axis.width)}
     total = _("%s total") % series.format(sum(series.values))
-    more = _(" · peak %(peak)s per %(width)s") % peak
+    more = " · " + _("peak %(peak)s per %(width)s") % peak
     return charts.Panel(series.label, total, more, series.tone, series.values, tooltips, url, urls, peak["peak"])

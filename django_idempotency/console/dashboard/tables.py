@@ -10,8 +10,9 @@ from django_idempotency.console.dashboard.links import Link, Links
 from django_idempotency.console.dashboard.numbers import Cause, Figures, Period, Work
 from django_idempotency.console.dashboard.sections import Cells, Section
 from django_idempotency.console.filters import NO_ERROR
-from django_idempotency.console.wording import STATES, format_estimate
+from django_idempotency.console.wording import COUNTS, STATES, format_estimate
 from django_idempotency.core.states import Status
+from django_idempotency.monitoring.durations import NEWEST_RECORDS
 from django_idempotency.monitoring.jobs import BY_NAME, SCHEDULED
 from django_idempotency.monitoring.rules import JobRun
 from django_idempotency.monitoring.units import format_duration, format_interval, format_number
@@ -33,8 +34,8 @@ def build_upkeep(found: Figures, links: Links) -> Iterator[Section]:
 def _build_operations(found: Figures, period: Period, links: Links) -> Section:
     note = _(
         "Keys created in this period. Failures are unknown outcomes, dead letters, failed attempts and stored 5xx "
-        "responses. Median and p99 are those of the newest 5,000 keys."
-    )
+        "responses. Median and p99 are those of the newest %(count)s keys."
+    ) % {"count": format_number(NEWEST_RECORDS)}
     head = [
         _("operation"), _("keys"), _("throughput"), _("failures"), _("unknown now"), _("dead letters now"),
         _("median"), _("p99"), _("lease"),
@@ -122,8 +123,8 @@ def _describe_run(name: str, run: JobRun | None) -> list[str]:
 
 
 def _describe_counts(counts: Mapping[str, int]) -> str:
-    done = {name.replace("_", " "): count for name, count in counts.items() if count}
-    return ", ".join(f"{name} {format_number(count)}" for name, count in done.items()) or _("nothing to do")
+    done = {COUNTS.get(name, name.replace("_", " ")): count for name, count in counts.items() if count}
+    return ", ".join(f"{name}: {format_number(count)}" for name, count in done.items()) or _("nothing to do")
 
 
 def _build_endpoints(found: Figures, links: Links) -> Section:
