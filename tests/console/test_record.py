@@ -272,6 +272,13 @@ def test_who_continues_an_operation(viewer: Client, deferred: bool, who: str) ->
     assert f"{who} should have continued it 5 min ago" in text(viewer, late)
 
 
+def test_an_expired_lease_says_how_long_it_was_and_how_late_it_was_noticed(viewer: Client) -> None:
+    began = timezone.now() - timedelta(seconds=40)
+    found = people.record(Status.UNKNOWN, events=["lease expired"], last_run_at=began, lease_seconds=30)
+    IdempotencyEvent.objects.filter(record_id=found).update(at=began + timedelta(seconds=32))
+    assert "longer than the lease of 30 s" in text(viewer, found)
+
+
 @pytest.mark.parametrize("url", [None, "/our/runbook"])
 def test_the_runbook_is_on_the_page(operator: Client, settings: Settings, url: str | None) -> None:
     settings.IDEMPOTENCY = {"RUNBOOK_URL": url}

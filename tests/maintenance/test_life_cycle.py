@@ -216,7 +216,14 @@ def test_the_resolve_command_says_that_it_writes_nothing_else() -> None:
 )
 def test_the_resolve_command_stores_only_what_can_be_answered(status: str, stored: bool) -> None:
     attempt = doubtful()
-    arguments = ["idempotency_resolve", str(attempt.call.id), "--by=ops", "--reason=seen", f"--landed={status}", "--body="]
+    arguments = [
+        "idempotency_resolve",
+        str(attempt.call.id),
+        "--by=ops",
+        "--reason=seen",
+        f"--landed={status}",
+        "--body=",
+    ]
     rejected = pytest.raises(CommandError, match=f"'{status}' is not a response status.* 200 to 599")
     with nullcontext() if stored else rejected:
         call_command(*arguments, stdout=StringIO())
