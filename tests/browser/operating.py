@@ -91,8 +91,15 @@ def move_back(database_url: str, by: timedelta) -> None:
 
 
 def start(folder: Path, site: Site, environment: Mapping[str, str], port: int) -> Server:
-    where = {"database_url": site.database_url, "gateway_url": site.gateway.url}
-    return start_service(folder, **where, port=port, workers=1, threads=32, environment=environment)
+    return start_service(
+        folder,
+        database_url=site.database_url,
+        gateway_url=site.gateway.url,
+        port=port,
+        workers=1,
+        threads=32,
+        environment=environment,
+    )
 
 
 @contextmanager
