@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
@@ -16,6 +16,14 @@ from django_idempotency.core.states import Status
 from django_idempotency.flow.settle import doubtful_step
 from django_idempotency.flow.unattended import is_unattended
 from django_idempotency.monitoring.units import format_interval
+
+# Of the runbooks; a record in any other state is no cause of an alert.
+_SECTIONS: Final = {
+    Status.PENDING: "idempotencyworkwaiting",
+    Status.IN_PROGRESS: "idempotencyleasesexpire",
+    Status.UNKNOWN: "idempotencyunknownold",
+    Status.DEAD_LETTER: "idempotencydeadletters",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +53,17 @@ def describe_outlook(row: Any) -> Outlook:
     return Outlook(_count_try(text, row) if row.status == Status.UNKNOWN else text, is_late(row), meaning)
 
 
-def runbook_url() -> str:
-    """Return where this project's operators read what to do."""
-    return conf.RUNBOOK_URL or docs_url("how-to/admin", "something-is-red-where-to-begin")
+def runbook_url(row: Any, outlook: Outlook) -> str:
+    """Return where operators read what to do about the record: in this project's runbook, or in the package's."""
+    return conf.RUNBOOK_URL or docs_url("how-to/runbooks", _choose_section(row, outlook))
+
+
+def _choose_section(row: Any, outlook: Outlook) -> str:
+    if outlook.is_unattended:
+        return "idempotencyunattended"
+    if outlook.is_continued:
+        return "idempotencyresumingfails"
+    return _SECTIONS.get(Status(row.status), "")
 
 
 def _describe_unattended(row: Any) -> str:

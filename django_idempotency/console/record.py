@@ -92,7 +92,7 @@ def build_context(row: Any, request: HttpRequest, site: AdminSite) -> dict[str, 
         "tries": conf.RECONCILE_TRIES,
         "actions": offered,
         "runbook": list_advice(row, outlook, offered),
-        "runbook_url": runbook_url(),
+        "runbook_url": runbook_url(row, outlook),
     }
 
 

@@ -187,7 +187,7 @@ def _convert_event(event: IdempotencyEvent, row: IdempotencyKey) -> Entry:
         event.transition,
         event.actor,
         name_parts(event.reason) if event.kind == Kind.MISMATCH else event.reason,
-        tuple(_list_notes(event.kind, details, row)),
+        tuple(_list_notes(event, details, row)),
         message=replace_surrogates(str(details.get("message", ""))),
         trace=replace_surrogates(str(details.get("trace", ""))),
     )
@@ -216,10 +216,12 @@ def name_parts(stored: str) -> str:
     return _("Different: %(parts)s") % {"parts": get_text_list(parts, _("and"))}
 
 
-def _list_notes(kind: str, details: dict[str, Any], row: IdempotencyKey) -> Iterator[str]:
+def _list_notes(event: IdempotencyEvent, details: dict[str, Any], row: IdempotencyKey) -> Iterator[str]:
     if "attempt" in details:
         yield _name_attempt(details["attempt"])
-    if kind == Kind.IN_DOUBT and isinstance(details.get("seconds"), int | float):
+    if event.kind == Kind.LEASE_EXPIRED and row.last_run_at is not None and row.last_run_at <= event.at:
+        yield describe_use((event.at - row.last_run_at).total_seconds(), row.lease_seconds)
+    if event.kind == Kind.IN_DOUBT and isinstance(details.get("seconds"), int | float):
         yield describe_use(details["seconds"], row.lease_seconds)
     if "try" in details:
         yield _("try %(number)s of %(all)s") % {"number": details["try"], "all": details.get("of", "?")}

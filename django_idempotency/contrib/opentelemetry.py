@@ -1,12 +1,14 @@
 """Counters, gauges, a histogram and spans for OpenTelemetry. Needs its API only; the project configures the SDK.
 
 INSTALLED_APPS = [..., "django_idempotency.contrib.opentelemetry.OpenTelemetryConfig"]
+
+Django imports this module before there are models, so what needs them is imported where it is used.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from django.apps import AppConfig
 from django.dispatch import Signal
@@ -16,8 +18,10 @@ from opentelemetry.trace import Span, StatusCode, TracerProvider, get_tracer, us
 from django_idempotency import signals
 from django_idempotency.core.states import Status
 from django_idempotency.flow import tracing
-from django_idempotency.monitoring.gauges import GAUGES, Gauge, Reader
 from django_idempotency.monitoring.metrics import DURATION, DURATION_MEANING, METRICS, PREFIX, subscribe
+
+if TYPE_CHECKING:
+    from django_idempotency.monitoring.gauges import Gauge, Reader
 
 __all__ = ["OpenTelemetryConfig"]
 
@@ -53,6 +57,8 @@ class OpenTelemetryConfig(AppConfig):
 
 def install(provider: MeterProvider | None = None, uid: str = UID) -> None:
     """Create the instruments. The signals feed them, and each export reads the gauges."""
+    from django_idempotency.monitoring.gauges import GAUGES, Reader
+
     meter = get_meter("django_idempotency", meter_provider=provider)
     counters = {PREFIX + each.name: meter.create_counter(PREFIX + each.name, "1", each.meaning) for each in METRICS}
     duration = meter.create_histogram(PREFIX + DURATION, "s", DURATION_MEANING)
@@ -71,7 +77,7 @@ def install(provider: MeterProvider | None = None, uid: str = UID) -> None:
     subscribe(count, observe, uid)
 
 
-def _make_callback(gauge: Gauge, reader: Reader) -> Callable[[CallbackOptions], Iterable[Observation]]:
+def _make_callback(gauge: "Gauge", reader: "Reader") -> Callable[[CallbackOptions], Iterable[Observation]]:
     def observe(_options: CallbackOptions) -> Iterator[Observation]:
         found = reader.read()
         if found is not None:

@@ -1,6 +1,8 @@
 """Counters, gauges and a histogram for Prometheus, correct in its multiprocess mode.
 
 INSTALLED_APPS = [..., "django_idempotency.contrib.prometheus.PrometheusConfig"]
+
+Django imports this module before there are models, so what needs them is imported where it is used.
 """
 
 import os
@@ -15,9 +17,6 @@ from prometheus_client.registry import Collector
 
 from django_idempotency import signals
 from django_idempotency.conf import urlconf
-from django_idempotency.flow.registry import known_operations
-from django_idempotency.http.urlconf import operation_names
-from django_idempotency.monitoring.gauges import GAUGES, Reader
 from django_idempotency.monitoring.metrics import DURATION, DURATION_MEANING, METRICS, PREFIX, subscribe
 
 __all__ = ["PrometheusConfig", "RecordsCollector"]
@@ -50,12 +49,14 @@ class RecordsCollector(Collector):
     """The gauges: each scrape reads them with one bounded query. A registry of your own needs one of its own."""
 
     def __init__(self, before: Callable[[], None] = lambda: None) -> None:
-        self._reader = Reader()
+        from django_idempotency.monitoring.gauges import GAUGES, Reader
+
+        self._gauges, self._reader = GAUGES, Reader()
         self._before = before
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         """Return the gauges without values, so that registering the collector reads nothing."""
-        for gauge in GAUGES:
+        for gauge in self._gauges:
             name = "_".join(filter(None, [convert_name(gauge.name), gauge.unit]))
             yield GaugeMetricFamily(name, gauge.meaning, labels=[gauge.label] if gauge.label else None)
 
@@ -64,7 +65,7 @@ class RecordsCollector(Collector):
         found = self._reader.read()
         if found is None:
             return
-        for gauge, family in zip(GAUGES, self.describe(), strict=True):
+        for gauge, family in zip(self._gauges, self.describe(), strict=True):
             for label, value in gauge.read(found):
                 family.add_metric([label] if gauge.label else [], value)
             yield family
@@ -105,6 +106,9 @@ def install(registry: CollectorRegistry = REGISTRY, uid: str = UID) -> None:
 
 def find_operations() -> set[str]:
     """Return the operations of the project's protected views, and those that are registered."""
+    from django_idempotency.flow.registry import known_operations
+    from django_idempotency.http.urlconf import operation_names
+
     root = urlconf()
     return {*(operation_names(root) if root else ()), *known_operations()}
 

@@ -206,7 +206,7 @@ def test_without_scripts_everything_can_be_reached(chromium: Any, cookie: dict[s
     page.get_by_role("link", name="Pause the refresh").click()
     assert "operation=transfers" in page.url
     page.locator("section[aria-labelledby=work] td a").first.click()
-    assert page.locator("#result_list tbody tr").count() > 0
+    page.wait_for_selector("#result_list tbody tr")
 
 
 @pytest.mark.usefixtures("history")

@@ -22,10 +22,12 @@ from django_idempotency.console import bodies, record, timeline
 from django_idempotency.console.relations import decode_scope
 from django_idempotency.console.wording import STATES
 from django_idempotency.core.audit import Kind
+from django_idempotency.core.links import docs_url
 from django_idempotency.core.progress import Moment, Progress
 from django_idempotency.core.refs import Ref
 from django_idempotency.models import IdempotencyEvent
 from django_idempotency.monitoring.units import format_duration, format_interval
+from django_idempotency.reconciliation import NotLanded, reconciler
 from django_idempotency.store import events
 from testproject.payments.models import Payment
 from tests.kit import console as people
@@ -270,13 +272,35 @@ def test_who_continues_an_operation(viewer: Client, deferred: bool, who: str) ->
     assert f"{who} should have continued it 5 min ago" in text(viewer, late)
 
 
+def test_an_expired_lease_says_how_long_it_was_and_how_late_it_was_noticed(viewer: Client) -> None:
+    began = timezone.now() - timedelta(seconds=40)
+    found = people.record(Status.UNKNOWN, events=["lease expired"], last_run_at=began, lease_seconds=30)
+    IdempotencyEvent.objects.filter(record_id=found).update(at=began + timedelta(seconds=32))
+    assert "longer than the lease of 30 s" in text(viewer, found)
+
+
 @pytest.mark.parametrize("url", [None, "/our/runbook"])
 def test_the_runbook_is_on_the_page(operator: Client, settings: Settings, url: str | None) -> None:
     settings.IDEMPOTENCY = {"RUNBOOK_URL": url}
     page = text(operator, people.record(Status.DEAD_LETTER))
     assert "The provider was down and is back" in page
-    assert f'href="{url or "https://"}' in page
+    assert f'href="{url or docs_url("how-to/runbooks", "idempotencydeadletters")}"' in page
     assert "The provider was down and is back" not in text(operator, people.record(Status.COMPLETED, key="done"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "section"),
+    [
+        ({"operation": "tests.asked"}, "idempotencyunknownold"),
+        ({"operation": "tests.alone"}, "idempotencyunattended"),
+        ({"run_name": "rides.create", "on_lost_lease": "resume"}, "idempotencyresumingfails"),
+    ],
+)
+def test_the_runbook_fits_the_record(
+    operator: Client, registrations: None, columns: dict[str, Any], section: str
+) -> None:
+    reconciler("tests.asked")(lambda _row: NotLanded())
+    assert f'{docs_url("how-to/runbooks", section)}"' in text(operator, people.record(Status.UNKNOWN, **columns))
 
 
 def test_the_neighbours_have_their_times(viewer: Client) -> None:

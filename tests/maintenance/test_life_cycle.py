@@ -194,7 +194,7 @@ def test_the_resolve_command() -> None:
     attempt = doubtful()
     arguments = ["idempotency_resolve", str(attempt.call.id), "--by=ops", "--reason=seen in the provider's console"]
     said = StringIO()
-    call_command(*arguments, "--landed=201", "--dry-run", stdout=said)
+    call_command(*arguments, "--landed=201", "--body=", "--dry-run", stdout=said)
     call_command(*arguments, "--landed=201", '--body={"id": 7}', "--json", stdout=said)
     dry, done = said.getvalue().splitlines()
     assert dry.startswith("Would mark as succeeded and store the response.")
@@ -206,7 +206,7 @@ def test_the_resolve_command() -> None:
 
 def test_the_resolve_command_says_that_it_writes_nothing_else() -> None:
     said = StringIO()
-    arguments = ["--by=ops", "--reason=seen in the provider's console", "--landed=201"]
+    arguments = ["--by=ops", "--reason=seen in the provider's console", "--landed=201", "--body="]
     call_command("idempotency_resolve", str(doubtful().call.id), *arguments, stdout=said)
     assert "No domain writes were made" in said.getvalue()
 
@@ -216,7 +216,14 @@ def test_the_resolve_command_says_that_it_writes_nothing_else() -> None:
 )
 def test_the_resolve_command_stores_only_what_can_be_answered(status: str, stored: bool) -> None:
     attempt = doubtful()
-    arguments = ["idempotency_resolve", str(attempt.call.id), "--by=ops", "--reason=seen", f"--landed={status}"]
+    arguments = [
+        "idempotency_resolve",
+        str(attempt.call.id),
+        "--by=ops",
+        "--reason=seen",
+        f"--landed={status}",
+        "--body=",
+    ]
     rejected = pytest.raises(CommandError, match=f"'{status}' is not a response status.* 200 to 599")
     with nullcontext() if stored else rejected:
         call_command(*arguments, stdout=StringIO())
@@ -242,7 +249,8 @@ def test_the_resolve_command_stores_no_body_where_there_is_none() -> None:
 )
 def test_the_resolve_command_refuses_what_the_admin_refuses(option: str, said: str) -> None:
     attempt = doubtful()
-    arguments = ["idempotency_resolve", str(attempt.call.id), "--by=ops", "--reason=seen", "--landed=201", option]
+    known = ["idempotency_resolve", str(attempt.call.id)]
+    arguments = [*known, "--by=ops", "--reason=seen", "--landed=201", "--body={}", option]
     with pytest.raises(CommandError, match=said):
         call_command(*arguments, stdout=StringIO())
     assert status_of(attempt) == "unknown"

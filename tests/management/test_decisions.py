@@ -31,6 +31,21 @@ def resolve(known: Any, *how: str) -> str:
     return said("idempotency_resolve", str(id_of(known)), *how, *WHO)
 
 
+def test_an_empty_body_has_to_be_meant() -> None:
+    attempt = doubtful()
+    with pytest.raises(CommandError, match=r"--body '' if it has none"):
+        resolve(attempt, "--landed=201")
+    assert status_of(attempt) == "unknown"
+    resolve(attempt, "--landed=201", "--body=")
+    assert status_of(attempt) == "completed"
+
+
+def test_a_status_without_a_body_needs_none() -> None:
+    attempt = doubtful()
+    resolve(attempt, "--landed=204")
+    assert status_of(attempt) == "completed"
+
+
 def waiting() -> Any:
     attempt = claimed()
     assert attempts.hand_over(attempt.ref, attempt.token, StoredOperation("tests.waiting", "{}", "{}", 0), 60)
@@ -46,7 +61,7 @@ def test_every_action_of_the_admin_has_its_command() -> None:
 @pytest.mark.parametrize(
     ("make", "option", "would"),
     [
-        (doubtful, "--landed=201", "Would mark as succeeded .* The response is 201 without a body.$"),
+        (doubtful, "--landed=204", "Would mark as succeeded .* The response is 204 without a body.$"),
         (doubtful, "--not-executed", r"Would mark as not executed .* The grace period ended 1 h ago\.$"),
         (dead_letter, "--try-again", "Would reset and retry reconciliation"),
         (completed, "--expire", "Would expire now. The stored response is not replayed any more"),
@@ -67,7 +82,7 @@ def test_a_dry_run_says_what_would_happen_and_changes_nothing(make: Any, option:
     [
         (doubtful, "--try-again", "status is `unknown`, and --try-again needs `dead_letter`. Possible now: .*--landed"),
         (completed, "--not-executed", "status is `completed`, and --not-executed needs `dead_letter` or `unknown`"),
-        (claimed, "--landed=201", "status is `in_progress`, and --landed needs .*Possible now: nothing by hand"),
+        (claimed, "--landed=204", "status is `in_progress`, and --landed needs .*Possible now: nothing by hand"),
         (doubtful, "--enqueue", "--enqueue needs `pending`"),
         (doubtful, "--expire", "--expire needs `completed` or `failed`"),
         (waiting, "--enqueue", "the last message may still be in flight. Another one can be sent in 1 min"),
@@ -120,7 +135,7 @@ def test_work_is_sent_again_once_its_message_is_late() -> None:
 
 def test_a_person_is_asked_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     attempt, terminal = doubtful(), Terminal()
-    arguments = ("idempotency_resolve", str(id_of(attempt)), "--landed=201", *WHO)
+    arguments = ("idempotency_resolve", str(id_of(attempt)), "--landed=201", "--body=", *WHO)
     monkeypatch.setattr("sys.stdin", Terminal())
     monkeypatch.setattr("builtins.input", lambda question: "no")
     with pytest.raises(CommandError, match="Nothing was changed"):

@@ -198,7 +198,9 @@ def test_all_three_report_the_same(client: Client) -> None:
 
     client.force_login(User.objects.create_superuser("root"))
     clear_cache()
-    shown = [str(each) for each in client.get(reverse("admin:django_idempotency_dashboard")).context["problems"]]
+    shown = [
+        str(each) for each, _guide in client.get(reverse("admin:django_idempotency_dashboard")).context["problems"]
+    ]
     clear_cache()
     assert len(shown) == len(found)
     for part in (

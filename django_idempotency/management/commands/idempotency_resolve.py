@@ -6,11 +6,13 @@ from django.utils.translation import override
 
 from django_idempotency.console.actions import ACTIONS, Action
 from django_idempotency.console.forms import LandedForm
+from django_idempotency.core.replies import NO_BODY
 from django_idempotency.management.base import CommandError, PackageCommand, add_database, add_json, parse_text
 from django_idempotency.management.decisions import carry_out_action, describe_effect, find_refusal
 from django_idempotency.management.references import Target, add_reference, find_target
 
 AS_LANDED: Final = "it happened: store a response with this status. Makes no domain writes: make missing ones first"
+NO_BODY_GIVEN: Final = "Give the response's --body, or --body '' if it has none: every retry would get none."
 OPTIONS: Final = {action.option: action for action in ACTIONS if action.option}
 
 
@@ -43,7 +45,7 @@ class Command(PackageCommand):
                 how.add_argument(option, type=parse_status, metavar="STATUS", help=AS_LANDED)
             else:
                 how.add_argument(option, action="store_true", help=str(action.sentence))
-        parser.add_argument("--body", type=parse_text, default="", help="with --landed: the response body")
+        parser.add_argument("--body", type=parse_text, help="with --landed: the response body; '' if it has none")
         parser.add_argument(
             "--content-type",
             type=parse_text,
@@ -81,8 +83,11 @@ class Command(PackageCommand):
 
 def read_response(options: dict[str, Any]) -> dict[str, Any]:
     """Return the response that the options describe, checked by the admin's form."""
-    form = LandedForm({**options, "status": options["landed"]})
+    body = options["body"] or ""
+    if options["body"] is None and options["landed"] not in NO_BODY:
+        raise CommandError(NO_BODY_GIVEN)
+    form = LandedForm({**options, "body": body, "status": options["landed"]})
     if not form.is_valid():
         problems = [(name.replace("_", "-"), text) for name, each in form.errors.items() for text in each]
         raise CommandError(" ".join(f"--{option}: {text}" for option, text in problems))
-    return {"status": options["landed"], "content_type": options["content_type"], "body": options["body"]}
+    return {"status": options["landed"], "content_type": options["content_type"], "body": body}
