@@ -1,4 +1,4 @@
-import { CallError, InProgress, NOT_EXECUTED, NoResponse, OutcomeUnknown, readProblem } from "./problems.js";
+import { InProgress, NoResponse, OutcomeUnknown, readProblem } from "./problems.js";
 
 const RETRIED = [425, 429, 502, 503, 504];
 
@@ -6,13 +6,13 @@ const RETRIED = [425, 429, 502, 503, 504];
 export function newKey() {
   const { crypto } = globalThis;
   const random = (digit) => (digit ^ (crypto.getRandomValues(new Uint8Array(1))[0] & (15 >> (digit / 4)))).toString(16);
-  return crypto.randomUUID?.() ?? "10000000-1000-4000-8000-100000000000".replace(/[018]/g, random);
+  return "10000000-1000-4000-8000-100000000000".replace(/[018]/g, random);
 }
 
 /** fetch, with one idempotency key for all tries of a call. */
 export async function idempotentFetch(input, options = {}) {
   const call = await prepare(input, options);
-  if (!call) return (options.fetch ?? fetch)(input, options);
+  if (!call) return fetch(input, options);
   return unwrap(await perform(call, { signal: input.signal, ...options }), call.key);
 }
 
@@ -41,33 +41,27 @@ export async function perform(call, options) {
   const ends = {};
   let state = "open";
   let target = call;
+  const left = () => (ends[state] ??= Date.now() + budgets[state]) - Date.now();
   for (let tries = 0; ; tries++) {
-    const end = (ends[state] ??= Date.now() + budgets[state]);
     let answer, cause;
     try {
-      answer = await within(Math.min(timeout, end - Date.now()), signal, (signal) => send(target, signal, options));
+      answer = await within(Math.min(timeout, left()), signal, (signal) => send(target, signal));
     } catch (error) {
       if (signal?.aborted) throw error;
       cause = error;
     }
     if (answer) {
-      const next = answer.state;
-      if (!next || (next === "accepted" && !wait)) return answer;
-      if (next === "accepted") {
+      if (!budgets[answer.state]) return answer;
+      if (answer.state === "accepted") {
         onProgress?.(answer.json, answer.response);
         target = follow(call, answer.response);
-      } else if (answer.code === NOT_EXECUTED && target !== call) {
-        target = call; // the address says that the request may be sent again
-        delete ends.open;
       }
-      if (next !== state) tries = 0;
-      state = next === "open" && target !== call ? "accepted" : next;
+      state = answer.state === "open" && target !== call ? "accepted" : answer.state;
     }
-    const until = (ends[state] ??= Date.now() + budgets[state]);
     const pause = retryAfter(answer) + Math.random() * Math.min(10_000, backoff * 2 ** tries);
-    if (Date.now() + pause >= until) {
+    if (pause >= left()) {
       if (answer) return answer;
-      throw new NoResponse("No response. Send it again with this key.", "no_response", call.key, undefined, {}, cause);
+      throw new NoResponse("no_response", "No response. Send it again with this key.", call.key, { cause });
     }
     await within(pause, signal, (signal) => new Promise((wake) => signal.addEventListener("abort", wake)));
   }
@@ -88,58 +82,43 @@ async function within(milliseconds, signal, work) {
   }
 }
 
-/** Send once and read the whole response: half of one is none. */
-async function send({ url, init }, signal, { fetch = globalThis.fetch, codes }) {
+/** Send once and read the whole response: half of one is none. `state` says what it may still change to. */
+async function send({ url, init }, signal) {
   const response = await fetch(url, { ...init, signal });
-  const isJSON = /json/.test(response.headers.get("Content-Type"));
-  const body = isJSON ? await response.text() : await response.arrayBuffer();
-  return read({ status: response.status, headers: [...response.headers], body, url: response.url || url }, codes);
-}
-
-/** Build a response from its parts, and judge it: `state` says what it may still change to, if to anything. */
-export function read(parts, codes) {
-  const { status, body, url } = parts;
-  const response = new Response([204, 205, 304].includes(status) ? null : body, parts);
-  Object.defineProperty(response, "url", { value: url });
-  const header = (name) => response.headers.get(name);
-  const replayed = (header("Idempotency-Replayed") ?? header("Idempotent-Replayed")) === "true";
+  const { status, headers } = response;
+  const copy = response.clone();
+  const body = /json/.test(headers.get("Content-Type")) ? await copy.text() : await copy.arrayBuffer();
+  const replayed = [headers.get("Idempotency-Replayed"), headers.get("Idempotent-Replayed")].includes("true");
   let json;
   try {
     json = JSON.parse(body);
   } catch {} // bytes, or a proxy's own page
-  const answer = { parts, response, replayed, json, ...readProblem(status, json, codes) };
-  if (!replayed) answer.state = judge(status, answer);
-  return answer;
+  const problem = readProblem(status, json);
+  return { response, body, json, replayed, ...problem, state: replayed ? "" : judge(status, problem.kind) };
 }
 
-function judge(status, { kind, code }) {
+function judge(status, kind) {
   if (status === 202) return "accepted";
   if (kind === OutcomeUnknown) return "unknown";
-  if (kind === InProgress || code === NOT_EXECUTED || RETRIED.includes(status)) return "open";
+  if (kind === InProgress || RETRIED.includes(status)) return "open";
 }
 
 /** Return the response, or throw the error that it describes. */
 export function unwrap({ response, kind: Kind, code, problem }, key) {
-  if (Kind) throw new Kind(problem.detail, code, key, response, problem);
+  if (Kind) throw new Kind(code, problem.detail, key, { response, problem });
   return response;
 }
 
-const originOf = (url) => /^\w+:\/\/[^/]*/.exec(url)?.[0];
-
-/** Return the request for the address of accepted work, or the same one if there is no address. */
+/** Return the request for the address of accepted work; the same one for another origin, which must not get credentials. */
 function follow(call, response) {
-  const location = response.headers.get("Location");
-  if (!location) return call;
-  const origin = originOf(call.url);
-  const url = /^\/(?!\/)/.test(location) ? originOf(response.url) + location : new URL(location, response.url).href;
-  if (originOf(url) !== origin) throw new CallError(`${url} must not get the credentials of ${origin}.`, "foreign_location", call.key, response);
-  return { url, init: { ...call.init, method: "GET", body: undefined } };
+  const location = response.headers.get("Location") ?? "";
+  const [origin] = /^\w+:\/\/[^/]+/.exec(call.url);
+  const url = location.replace(/^\/(?!\/)/, `${origin}/`);
+  return url.startsWith(`${origin}/`) ? { url, init: { ...call.init, method: "GET", body: undefined } } : call;
 }
 
-/** Return the milliseconds of Retry-After: seconds, or a date by the server's clock. */
+/** Return the milliseconds of Retry-After: seconds or a date. */
 function retryAfter(answer) {
-  const header = (name) => answer?.response.headers.get(name);
-  const value = header("Retry-After");
-  const now = Date.parse(header("Date")) || Date.now();
-  return value ? Math.max(0, value * 1000 || Date.parse(value) - now || 0) : 0;
+  const value = answer?.response.headers.get("Retry-After");
+  return value ? Math.max(0, value * 1000 || Date.parse(value) - Date.now() || 0) : 0;
 }

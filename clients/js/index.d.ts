@@ -62,10 +62,6 @@ export interface IdempotencyOptions {
   wait?: boolean | number;
   /** Called with each 202, if `wait` is set. */
   onProgress?: (progress: any, response: Response) => void;
-  /** The service's own codes, each with the code of the package that it replaces. */
-  codes?: Record<string, string>;
-  /** Sends a request. Default: the global `fetch`. */
-  fetch?: typeof fetch;
 }
 
 export interface IdempotentInit extends RequestInit, IdempotencyOptions {

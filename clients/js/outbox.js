@@ -1,4 +1,4 @@
-import { perform, prepare, read, unwrap } from "./fetch.js";
+import { perform, prepare, unwrap } from "./fetch.js";
 import { ChangedRequest, TooOld } from "./problems.js";
 import { indexedDBStore } from "./stores.js";
 
@@ -12,15 +12,17 @@ export function createOutbox({ store = indexedDBStore(), headers = () => ({}), r
 
   async function finish(name, entry, options, given) {
     const { key, init, response } = entry;
-    if (response) return unwrap(read({ ...response, body: unpack(response.body) }, options.codes), key);
-    if (isOld(entry)) fail(TooOld, `"${name}" is too old: the service may have forgotten its key.`, "too_old", key);
+    if (response) return new Response(response.body && unpack(response.body), response);
+    if (isOld(entry)) throw new TooOld("too_old", `"${name}" is too old: the service may have forgotten its key.`, key);
     const sent = new Headers({ ...init.headers, ...given });
     for (const [header, value] of Object.entries(await headers())) sent.set(header, value);
     const answer = await perform({ ...entry, init: { ...init, headers: sent, body: unpack(init.body) } }, options);
-    const { parts, state, kind, replayed } = answer;
-    const { status } = parts;
-    const mayChange = /40[13]/.test(status) || (!kind && (status === 408 || status > 499)); // after a login, say
-    if (!state && (replayed || !mayChange)) await store.set(name, JSON.stringify({ ...entry, response: { ...parts, body: pack(parts.body) } }));
+    const { status, headers: received } = answer.response;
+    const mayChange = answer.state || /40[138]|5../.test(status); // after a login, say
+    if (!answer.kind && (answer.replayed || !mayChange)) {
+      const body = [204, 205, 304].includes(status) ? null : pack(answer.body);
+      await store.set(name, JSON.stringify({ ...entry, response: { status, headers: [...received], body } }));
+    }
     return unwrap(answer, key);
   }
 
@@ -30,14 +32,15 @@ export function createOutbox({ store = indexedDBStore(), headers = () => ({}), r
       const options = { ...defaults, ...init };
       const call = await prepare(input, options);
       if (!call) throw new TypeError(`"${name}" needs a key: its method gets none by itself.`);
-      const [secrets, kept] = [true, false].map((wanted) => filter(call.init.headers, wanted));
+      const names = Object.keys(call.init.headers).filter((each) => !SECRET.test(each));
+      const kept = Object.fromEntries(names.map((each) => [each, call.init.headers[each]]));
       const written = { ...call, at: Date.now(), init: { ...call.init, headers: kept, body: pack(call.init.body) } };
       return alone(store.name + name, options.signal, async () => {
         const entry = (await store.add(name, JSON.stringify(written))) ? written : await load(name);
         if (identity(entry, call.given ?? entry.key) !== identity(written, entry.key)) {
-          fail(ChangedRequest, `"${name}" was another request. Nothing was sent.`, "changed_request", entry.key);
+          throw new ChangedRequest("changed_request", `"${name}" was another request. Nothing was sent.`, entry.key);
         }
-        return finish(name, entry, options, secrets);
+        return finish(name, entry, options, { ...call.init.headers, ...entry.init.headers });
       });
     },
 
@@ -63,19 +66,12 @@ export function createOutbox({ store = indexedDBStore(), headers = () => ({}), r
   };
 }
 
-function fail(Kind, ...details) {
-  throw new Kind(...details);
-}
-
-
 /** The boundary of a form's parts is another one each time that the form is read. */
 function identity({ url, init }, key) {
   const [, boundary] = /boundary=(\S+)/.exec(init.headers["content-type"]) ?? [];
   const body = typeof init.body === "string" ? init.body : atob(init.body[0]).split(boundary).join();
   return JSON.stringify([url, init.method, body, key]);
 }
-
-const filter = (headers, secret) => Object.fromEntries(Object.entries(headers).filter(([name]) => SECRET.test(name) === secret));
 
 const turns = {};
 

@@ -1,6 +1,6 @@
 /** `code` is stable. `safeNewKey` is true only if a new key cannot make the effect happen twice. */
 export class CallError extends Error {
-  constructor(message, code, key, response, problem = {}, cause) {
+  constructor(code, message, key, { response, problem = {}, cause } = {}) {
     super(message);
     Object.assign(this, { name: code, code, key, response, problem, cause, status: response?.status });
     this.operationRef = problem.operation_ref;
@@ -18,7 +18,6 @@ export class NoResponse extends CallError {}
 export class ChangedRequest extends CallError {}
 export class TooOld extends CallError {}
 
-export const NOT_EXECUTED = "idempotency_not_executed";
 const PREFIX = "idempotency_";
 const KINDS = {
   key_missing: KeyRejected,
@@ -36,10 +35,10 @@ const KINDS = {
 };
 
 /** Return the class, the code and the members of an error response of the idempotency layer; {} for any other. */
-export function readProblem(status, json, codes = {}) {
+export function readProblem(status, json) {
   const stripe = json?.error;
   const problem = stripe?.type ? { ...stripe, detail: stripe.message } : json;
-  let code = codes[problem?.code] ?? problem?.code;
+  let code = problem?.code;
   if (!code && stripe?.type === PREFIX + "error") code = PREFIX + (status === 409 ? "key_in_use" : "key_reused_with_different_payload");
   const kind = status > 399 && String(code).startsWith(PREFIX) && KINDS[code.slice(PREFIX.length)];
   return kind ? { kind, code, problem } : {};

@@ -1,60 +1,34 @@
 """Clients of services that take idempotency keys. Nothing here imports Django, httpx or requests before it is used."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
+
+from django_idempotency.client import errors
+from django_idempotency.client.calls import CallStore, OutgoingCall, ReceivedResponse
+from django_idempotency.client.errors import *  # noqa: F403 - errors.__all__
+from django_idempotency.client.outbox import Outbox
+from django_idempotency.client.retrying import CallRules
+
+if TYPE_CHECKING:
+    from django_idempotency.client.httpx_transport import AsyncIdempotentTransport, IdempotentTransport
+    from django_idempotency.client.requests_adapter import IdempotentAdapter
 
 __all__ = [
     "AsyncIdempotentTransport",
-    "CallError",
     "CallRules",
     "CallStore",
-    "ChangedRequest",
     "IdempotentAdapter",
     "IdempotentTransport",
-    "InProgress",
-    "KeyExpired",
-    "KeyRejected",
-    "KeyReused",
-    "NothingDone",
     "Outbox",
-    "OutcomeUnknown",
     "OutgoingCall",
     "ReceivedResponse",
-    "TooOld",
-    "UnrepeatableBody",
 ]
+__all__ += errors.__all__
 
-if TYPE_CHECKING:
-    from django_idempotency.client.calls import CallStore, OutgoingCall, ReceivedResponse
-    from django_idempotency.client.errors import (
-        CallError,
-        ChangedRequest,
-        InProgress,
-        KeyExpired,
-        KeyRejected,
-        KeyReused,
-        NothingDone,
-        OutcomeUnknown,
-        TooOld,
-        UnrepeatableBody,
-    )
-    from django_idempotency.client.httpx_transport import AsyncIdempotentTransport, IdempotentTransport
-    from django_idempotency.client.outbox import Outbox
-    from django_idempotency.client.requests_adapter import IdempotentAdapter
-    from django_idempotency.client.retrying import CallRules
-else:
-    _MODULES: Final = {
-        "AsyncIdempotentTransport": "httpx_transport",
-        "CallRules": "retrying",
-        "CallStore": "calls",
-        "IdempotentAdapter": "requests_adapter",
-        "IdempotentTransport": "httpx_transport",
-        "Outbox": "outbox",
-        "OutgoingCall": "calls",
-        "ReceivedResponse": "calls",
-    }
 
-    def __getattr__(name: str) -> Any:
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'errors')}"), name)
+def __getattr__(name: str) -> Any:
+    """Import a library when its class is used."""
+    if name not in ("AsyncIdempotentTransport", "IdempotentAdapter", "IdempotentTransport"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = "requests_adapter" if name == "IdempotentAdapter" else "httpx_transport"
+    return getattr(import_module(f"{__name__}.{module}"), name)

@@ -86,12 +86,9 @@ class CallStore(Protocol):
 
     def add(self, call: OutgoingCall) -> OutgoingCall:
         """Store the call unless its name is taken. Return the call that has the name."""
-        ...
 
     def finish(self, name: str, response: ReceivedResponse) -> ReceivedResponse:
         """Store the response unless the call has one. Return the response that it has."""
-        ...
 
     def open_calls(self) -> Iterable[OutgoingCall]:
         """Return the calls without a response, the oldest first."""
-        ...

@@ -12,15 +12,27 @@ CallError
 └── TooOld             found here: the service may have forgotten the key of this open call
 """
 
-from typing import Any, ClassVar, Final
+from inspect import getdoc
+from typing import Any, Final
 
 from django_idempotency.client.calls import ReceivedResponse
+
+__all__ = [
+    "CallError",
+    "ChangedRequest",
+    "InProgress",
+    "KeyExpired",
+    "KeyRejected",
+    "KeyReused",
+    "NothingDone",
+    "OutcomeUnknown",
+    "TooOld",
+    "UnrepeatableBody",
+]
 
 
 class CallError(Exception):
     """The service rejected the call."""
-
-    codes: ClassVar[tuple[str, ...]] = ("idempotency_operation_not_found",)
 
     code = ""  # the stable code of the service; empty for errors that are found here
     status = 0
@@ -30,49 +42,32 @@ class CallError(Exception):
     retry_after = 0.0  # seconds
 
     def __init__(self, message: str = "", **details: Any) -> None:
-        super().__init__(message or " ".join((self.__doc__ or "").split()))
+        super().__init__(message or getdoc(self))
         vars(self).update(details)
 
 
 class KeyRejected(CallError):
     """The service cannot use the idempotency key, or knows no owner for it. Nothing was executed."""
 
-    codes = ("idempotency_key_missing", "idempotency_key_invalid", "idempotency_principal_missing")
-
 
 class KeyReused(CallError):
     """The service got another request with this key first. This one was not executed."""
-
-    codes = ("idempotency_key_reused_with_different_payload",)
 
 
 class InProgress(CallError):
     """The first request with this key is still running. Send it again later, with the same key."""
 
-    codes = ("idempotency_key_in_progress", "idempotency_key_in_use")
-
 
 class OutcomeUnknown(CallError):
     """It is not known yet whether the request took effect. Send it again later, never with another key."""
-
-    codes = ("idempotency_outcome_unknown",)
 
 
 class KeyExpired(CallError):
     """The service no longer has the response for this key. Find out what happened before you use a new one."""
 
-    codes = ("idempotency_key_expired",)
-
 
 class NothingDone(CallError):
     """The request was not executed and had no effect."""
-
-    codes = (
-        "idempotency_not_executed",
-        "idempotency_store_unavailable",
-        "idempotency_attempts_exhausted",
-        "idempotency_work_abandoned",
-    )
 
 
 class ChangedRequest(CallError):
@@ -90,30 +85,30 @@ class TooOld(CallError):
     """
 
 
-_KINDS: Final[list[type[CallError]]] = [CallError, *CallError.__subclasses__()]
-_BY_CODE: Final = {code: kind for kind in _KINDS for code in vars(kind).get("codes", ())}
-_STRIPE: Final = {400: KeyReused.codes[0], 409: InProgress.codes[0]}  # its errors of this type may have no code
+_CODES: Final[dict[type[CallError], tuple[str, ...]]] = {
+    CallError: ("operation_not_found",),
+    KeyRejected: ("key_missing", "key_invalid", "principal_missing"),
+    KeyReused: ("key_reused_with_different_payload",),
+    InProgress: ("key_in_progress", "key_in_use"),  # the second is Stripe's
+    OutcomeUnknown: ("outcome_unknown",),
+    KeyExpired: ("key_expired",),
+    NothingDone: ("not_executed", "store_unavailable", "attempts_exhausted", "work_abandoned"),
+}
+_KINDS: Final = {f"idempotency_{code}": kind for kind, codes in _CODES.items() for code in codes}
+# Its errors of this type may have no code.
+_STRIPE: Final = {400: "idempotency_key_reused_with_different_payload", 409: "idempotency_key_in_use"}
 
 
 def read_error(response: ReceivedResponse, key: str) -> CallError | None:
     """Return the error that an error response is about, in problem+json or Stripe's dialect; None if it is another."""
-    if response.status < 400:
-        return None
     members = response.members
-    stripe: Any = members.get("error")
-    if isinstance(stripe, dict):
-        usual = _STRIPE.get(response.status, "") if stripe.get("type") == "idempotency_error" else ""
+    if isinstance(stripe := members.get("error"), dict):
+        usual = _STRIPE.get(response.status) if stripe.get("type") == "idempotency_error" else None
         members = {"code": stripe.get("code") or usual, "detail": stripe.get("message")}
-    code = members.get("code")
-    kind = _BY_CODE.get(code) if isinstance(code, str) else None
-    if kind is None:
+    code = str(members.get("code"))
+    if response.status < 400 or code not in _KINDS:
         return None
-    return kind(
-        f"{response.status} {code}: {members.get('detail', '')}",
-        code=str(code),
-        status=response.status,
-        key=key,
-        operation_ref=str(members.get("operation_ref", "")),
-        safe_new_key=members.get("safe_new_key") is True,
-        retry_after=response.retry_after,
-    )
+    details = {"code": code, "status": response.status, "key": key, "retry_after": response.retry_after}
+    details["operation_ref"] = str(members.get("operation_ref", ""))
+    details["safe_new_key"] = members.get("safe_new_key") is True
+    return _KINDS[code](f"{response.status} {code}: {members.get('detail', '')}", **details)

@@ -1,15 +1,14 @@
 """Calls that survive their process: each is on disk, with its key, before its first byte is sent."""
 
-import asyncio
 import json
 import os
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from asyncio import to_thread
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
-from inspect import signature
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,38 +19,39 @@ KEPT_HEADERS: Final = ("content-type", "content-encoding", "accept")
 RETENTION: Final = 23 * 3600  # seconds; services keep a response for 24 hours, if they do not say otherwise
 
 
+@dataclass
 class OnceBlock:
     """The block of `once`: the one call that is made in it."""
 
-    def __init__(self, outbox: "Outbox", name: str) -> None:
-        self.outbox, self.name, self.key = outbox, name, ""
+    outbox: "Outbox"
+    name: str
+    key: str = ""
 
-    def enter(
-        self, key: str, is_given: bool, method: str, url: str, headers: Mapping[str, str], body: bytes
-    ) -> OutgoingCall:
+    def enter(self, request: Any, body: bytes, key: str, *, is_given: bool) -> OutgoingCall:
         """Store the call before it is sent, or find it."""
-        kept = {name: headers[name] for name in self.outbox.headers if name in headers}
-        new = OutgoingCall(self.name, key, method, url, body, kept, time.time())
+        headers = {name: request.headers[name] for name in self.outbox.headers if name in request.headers}
+        new = OutgoingCall(self.name, key, request.method, str(request.url), body, headers, time.time())
         call = self.outbox.store.add(new)
         self.key = call.key
-        if (call.method, call.url, call.body) != (method, url, body) or (is_given and call.key != key):
+        same = (call.method, call.url, call.body) == (new.method, new.url, new.body)
+        if not same or (is_given and call.key != key):
             raise ChangedRequest(f"The call {self.name!r} was another request before. It was not sent.", key=call.key)
         if call.response is None and new.created - call.created > self.outbox.max_age:
-            raise TooOld(f"{self.name!r}: {' '.join((TooOld.__doc__ or '').split())}", key=call.key)
+            raise TooOld(f"The call {self.name!r} is too old: find out what happened, then delete it.", key=call.key)
         return call
 
-    def finish(self, response: ReceivedResponse) -> ReceivedResponse:
-        return self.outbox.store.finish(self.name, response.without_transport())
+    def finish(self, response: ReceivedResponse) -> ReceivedResponse | None:
+        """Store the response. Return the one that is there, if it is another."""
+        new = response.without_transport()
+        kept = self.outbox.store.finish(self.name, new)
+        return None if kept == new else kept
 
 
 _BLOCK: Final[ContextVar[OnceBlock | None]] = ContextVar("idempotency_once", default=None)
+current_block: Final = _BLOCK.get
 
 
-def current_block() -> OnceBlock | None:
-    return _BLOCK.get()
-
-
-@dataclass(frozen=True)
+@dataclass
 class Resumed:
     """What became of an open call: the response of the client, or the error that keeps the call open."""
 
@@ -71,8 +71,8 @@ class Outbox:
         max_age: float = RETENTION,  # seconds after which an open call is not sent again
     ) -> None:
         self.store = SQLiteStore(Path(store)) if isinstance(store, str | os.PathLike) else store
-        self.headers = tuple(headers)
-        self.max_age = max_age
+        self.headers, self.max_age = headers, max_age
+        self.run_in_thread: Callable[..., Coroutine[Any, Any, Any]] = getattr(self.store, "run_in_thread", to_thread)
 
     @contextmanager
     def once(self, name: str) -> Iterator[OnceBlock]:
@@ -89,30 +89,30 @@ class Outbox:
     def resume(self, client: Any) -> Iterator[Resumed]:
         """Send every open call again with this httpx.Client or requests.Session, which adds the credentials."""
         for call in self.store.open_calls():
-            try:
-                with self.once(call.name):
-                    response = client.request(call.method, call.url, **_arguments(client, call))
-            except Exception as error:  # noqa: BLE001 - told with its call: the next ones are independent of it
-                yield Resumed(call.name, error=error)
-            else:
-                yield Resumed(call.name, response)
+            with self._resume(call) as resumed:
+                resumed.response = client.request(**_arguments(client, call))
+            yield resumed
 
     async def aresume(self, client: Any) -> AsyncIterator[Resumed]:
         """Do the same with an httpx.AsyncClient."""
-        run = getattr(self.store, "run_in_thread", asyncio.to_thread)
-        for call in await run(lambda: list(self.store.open_calls())):
-            try:
-                with self.once(call.name):
-                    response = await client.request(call.method, call.url, **_arguments(client, call))
-            except Exception as error:  # noqa: BLE001 - told with its call: the next ones are independent of it
-                yield Resumed(call.name, error=error)
-            else:
-                yield Resumed(call.name, response)
+        for call in await self.run_in_thread(lambda: list(self.store.open_calls())):
+            with self._resume(call) as resumed:
+                resumed.response = await client.request(**_arguments(client, call))
+            yield resumed
+
+    @contextmanager
+    def _resume(self, call: OutgoingCall) -> Iterator[Resumed]:
+        resumed = Resumed(call.name)
+        try:
+            with self.once(call.name):
+                yield resumed
+        except Exception as error:  # noqa: BLE001 - told with its call: the next ones are independent of it
+            resumed.error = error
 
 
 def _arguments(client: Any, call: OutgoingCall) -> dict[str, Any]:
-    body = "content" if "content" in signature(client.request).parameters else "data"
-    return {body: call.body, "headers": dict(call.headers)}
+    body = "content" if hasattr(client, "build_request") else "data"  # httpx has the method, requests has not
+    return {"method": call.method, "url": call.url, body: call.body, "headers": dict(call.headers)}
 
 
 class SQLiteStore:
@@ -121,10 +121,7 @@ class SQLiteStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        self._execute(
-            "CREATE TABLE IF NOT EXISTS calls (name TEXT PRIMARY KEY, created REAL NOT NULL, call TEXT NOT NULL, "
-            "response TEXT) WITHOUT ROWID"
-        )
+        self._execute("CREATE TABLE IF NOT EXISTS calls (name TEXT PRIMARY KEY, created REAL, call, response)")
 
     def add(self, call: OutgoingCall) -> OutgoingCall:
         insert = "INSERT INTO calls (name, created, call) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"

@@ -9,21 +9,9 @@ from urllib3 import HTTPResponse
 
 from django_idempotency.client.calls import ReceivedResponse
 from django_idempotency.client.errors import UnrepeatableBody
-from django_idempotency.client.retrying import (
-    CallRules,
-    Conversation,
-    KeyMemory,
-    call_here,
-    converse,
-    run_blocking,
-    sleep_here,
-)
+from django_idempotency.client.retrying import CallRules, Conversation, KeyMemory, converse, run_blocking
 
-_NETWORK_ERRORS: Final = (
-    requests.ConnectionError,
-    requests.Timeout,
-    requests.exceptions.ChunkedEncodingError,
-)
+_NETWORK_ERRORS: Final = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
 
 
 class IdempotentAdapter(HTTPAdapter):
@@ -32,50 +20,41 @@ class IdempotentAdapter(HTTPAdapter):
     Further arguments are those of `requests.adapters.HTTPAdapter`.
     """
 
-    __attrs__ = (*HTTPAdapter.__attrs__, "_rules")
-
     def __init__(self, *args: Any, rules: CallRules | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._rules, self._memory = rules or CallRules(), KeyMemory()
+        self._memory = KeyMemory(rules or CallRules())
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
-        method, send = request.method or "", super().send
-        if method not in self._rules.methods and self._rules.header not in request.headers:
+        send = super().send
+        if not self._memory.rules.take(request):
             return send(request, *args, **kwargs)
 
-        def begin() -> Conversation:
-            body = _read_body(request)
-            return Conversation(self._rules, self._memory, method, request.url or "", request.headers, body)
-
         async def send_next(call: Conversation) -> tuple[requests.Response, ReceivedResponse]:
-            response = send(_next_request(call, request), *args, **kwargs)
-            return response, _receive(response)
+            response = send(_next_request(call), *args, **kwargs)
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            return response, ReceivedResponse(response.status_code, headers, response.content)
 
-        response, kept = run_blocking(converse(begin, send_next, _NETWORK_ERRORS, sleep_here, call_here))
-        if response is None:  # a 4xx is falsy
+        def rebuild(kept: ReceivedResponse) -> requests.Response:
             raw = HTTPResponse(BytesIO(kept.body), kept.headers, kept.status, preload_content=False)
-            response = self.build_response(request, raw)
-        return response
+            return self.build_response(request, raw)
+
+        call = Conversation(self._memory, request, _read_body(request.body))
+        return run_blocking(converse(call, send_next, rebuild, _NETWORK_ERRORS))
 
 
-def _read_body(request: requests.PreparedRequest) -> bytes:
-    """Return the body. A generator, stream or file is refused."""
-    body: Any = request.body
-    if body is None or isinstance(body, bytes | str):
-        return body.encode() if isinstance(body, str) else body or b""
+def _read_body(body: Any) -> bytes:
+    """Return the bytes of a body. A generator, stream or file is refused."""
+    if isinstance(body, str):
+        return body.encode()
+    if body is None or isinstance(body, bytes):
+        return body or b""
     raise UnrepeatableBody
 
 
-def _next_request(call: Conversation, request: requests.PreparedRequest) -> requests.PreparedRequest:
+def _next_request(call: Conversation) -> requests.PreparedRequest:
     """Return the request, or that for the status of accepted work."""
-    if not call.poll:
-        return request
-    asking = requests.PreparedRequest()
-    asking.prepare(method="GET", url=call.poll, headers=call.poll_headers(request.headers))
-    return asking
-
-
-def _receive(response: requests.Response) -> ReceivedResponse:
-    """Read the response, which keeps its content for the session."""
-    headers = {name.lower(): value for name, value in response.headers.items()}
-    return ReceivedResponse(response.status_code, headers, response.content)
+    request: requests.PreparedRequest = call.request
+    if call.poll:
+        request = requests.PreparedRequest()
+        request.prepare(method="GET", url=call.poll, headers=call.poll_headers())
+    return request

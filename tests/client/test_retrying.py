@@ -74,7 +74,9 @@ def test_a_wait_beyond_the_deadline_is_not_begun(service: ScriptedService, send:
 
 
 def conversation(rules: CallRules = FAST) -> Conversation:
-    return Conversation(rules, KeyMemory(), "POST", "http://service/", {}, b"")
+    call = Conversation(KeyMemory(rules), httpx.Request("POST", "http://service/"), b"")
+    call.begin()
+    return call
 
 
 def received(status: int, retry_after: str = "", **members: Any) -> ReceivedResponse:
@@ -166,10 +168,10 @@ def test_another_body_with_the_same_key_is_not_sent(service: ScriptedService) ->
 
 
 def test_a_memory_of_keys_has_an_end() -> None:
-    memory = KeyMemory()
+    memory = KeyMemory(FAST)
     for number in range(20_000):
         memory.check(str(number), b"")
-    assert len(memory._digests) == 10_000
+    assert len(memory.digests) == 10_000
 
 
 def test_accepted_work_is_followed_to_its_response(service: ScriptedService, send: Library) -> None:

@@ -21,7 +21,7 @@ from django_idempotency.maintenance import Bounds
 from django_idempotency.monitoring import gauges, metrics
 from django_idempotency.reconciliation import Landed, resolve
 from django_idempotency.testing import assert_idempotent
-from django_idempotency.testing.endpoints import ENDPOINT_CHECKS
+from django_idempotency.testing.endpoint_checks import ENDPOINT_CHECKS
 from django_idempotency.testing.messages import DEFECTS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,7 +12,7 @@ from django.db import IntegrityError, transaction
 from django.http import HttpRequest, HttpResponse
 
 from django_idempotency.testing import FakeProvider
-from django_idempotency.testing.endpoints import PARALLEL
+from django_idempotency.testing.endpoint_checks import PARALLEL
 from testproject.payments.models import LedgerEntry
 
 PROVIDER = FakeProvider()

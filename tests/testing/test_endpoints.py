@@ -17,7 +17,7 @@ from django_idempotency.testing import (
     UntestedWarning,
     assert_idempotent,
 )
-from django_idempotency.testing.endpoints import ENDPOINT_CHECKS
+from django_idempotency.testing.endpoint_checks import ENDPOINT_CHECKS
 from django_idempotency.testing.messages import DEFECTS
 from testproject.payments.models import LedgerEntry
 from tests.testing import home_made, views

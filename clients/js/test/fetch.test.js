@@ -91,8 +91,7 @@ test("a stored 429 is the response", async (context) => {
 });
 
 test("Retry-After is honoured, in seconds and as a date", async (context) => {
-  const now = 1_700_000_000_000;
-  const asDate = { "Retry-After": new Date(now + 1000).toUTCString(), Date: new Date(now).toUTCString() };
+  const asDate = { "Retry-After": new Date(Date.now() + 4000).toUTCString() }; // whole seconds
   const proxy = await startProxy(context, [{ status: 503, headers: { "Retry-After": "1" } }, { status: 429, headers: asDate }]);
   assert.equal((await echo(proxy)).status, 201);
   const [first, second, third] = proxy.seen.map(({ at }) => at);
@@ -169,14 +168,15 @@ test("a key that cannot be used is KeyRejected", async () => {
 });
 
 test("an unknown outcome is asked about within a budget of its own", async (context) => {
-  const proxy = await startProxy(context);
+  const unknown = { status: 409, headers: { "Content-Type": "application/json" }, body: JSON.stringify({ code: "idempotency_outcome_unknown" }) };
+  const proxy = await startProxy(context, [undefined, unknown, unknown]); // the service itself asks for more than 5 seconds
   const key = newKey();
   assert.equal((await pay(proxy.url, { key }, { simulate: { fail: "after" } })).status, 500);
   const error = await pay(proxy.url, { key, unknownFor: 5000 }, { simulate: { fail: "after" } }).catch((error) => error);
   assert.ok(error instanceof client.OutcomeUnknown, error);
   assert.match(error.operationRef, /^[0-9a-f-]{36}$/);
   assert.equal(error.safeNewKey, false);
-  assert.ok(proxy.seen.length > 2, "it was asked once only");
+  assert.equal(proxy.seen.length, 4);
 });
 
 test("accepted work is followed to its response", async (context) => {
@@ -201,20 +201,21 @@ test("a 202 is a response where nothing is to be followed", async () => {
   assert.equal(response.status, 202);
 });
 
-test("accepted work that was not executed is sent again, with time of its own", async (context) => {
+test("accepted work that was not executed is NothingDone", async (context) => {
   const accepted = { status: 202, headers: { Location: "/work/1", "Retry-After": "1" } };
   const undone = { status: 409, headers: { "Content-Type": "application/json" }, body: JSON.stringify({ code: "idempotency_not_executed" }) };
   const proxy = await startProxy(context, [accepted, undone]);
-  assert.equal((await echo(proxy, { wait: true, deadline: 900 })).status, 201);
-  assert.deepEqual(proxy.seen.map(({ method, url }) => `${method} ${url}`), ["POST /conformance/echo", "GET /work/1", "POST /conformance/echo"]);
-  assert.equal(keysOf(proxy).size, 1);
+  await assert.rejects(echo(proxy, { wait: true, deadline: 900 }), client.NothingDone);
+  assert.deepEqual(proxy.seen.map(({ method, url }) => `${method} ${url}`), ["POST /conformance/echo", "GET /work/1"]);
 });
 
-test("credentials are not sent to another origin", async (context) => {
+test("credentials are not sent to another origin: the same request gets the response later, too", async (context) => {
   const other = await startProxy(context);
-  const proxy = await startProxy(context, [{ status: 202, headers: { Location: `${other.url}/steal` } }]);
-  await assert.rejects(pay(proxy.url, { wait: true }), /must not get the credentials/);
+  const elsewhere = [other.url, other.url.replace("http:", ""), `${other.url.replace("//", "//x@")}`];
+  const proxy = await startProxy(context, elsewhere.map((origin) => ({ status: 202, headers: { Location: `${origin}/steal` } })));
+  assert.equal((await echo(proxy, { wait: true })).status, 201);
   assert.equal(other.seen.length, 0);
+  assert.equal(keysOf(proxy).size, 1);
 });
 
 test("Stripe's dialect has the same errors", async () => {
@@ -236,12 +237,6 @@ test("Stripe's dialect has the same errors", async () => {
   const running = { error: { type: "idempotency_error", code: "idempotency_key_in_use", message: "…" } };
   assert.equal(readProblem(409, running).kind, client.InProgress);
   assert.deepEqual(readProblem(402, { error: { type: "card_error", code: "card_declined" } }), {});
-});
-
-test("a service's own codes are understood", async (context) => {
-  const own = { status: 409, headers: { "Content-Type": "application/json" }, body: JSON.stringify({ code: "E409-17" }) };
-  const proxy = await startProxy(context, [own]);
-  assert.equal((await echo(proxy, { codes: { "E409-17": "idempotency_key_in_progress" } })).status, 201);
 });
 
 test("a stream is refused before the first try", async (context) => {

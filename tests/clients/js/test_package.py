@@ -69,7 +69,7 @@ def test_it_stays_small() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "limit"), [("{ idempotentFetch, OutcomeUnknown }", 2400), ("* as everything", 3900)], ids=["fetch", "all"]
+    ("names", "limit"), [("{ idempotentFetch, OutcomeUnknown }", 2000), ("* as everything", 3600)], ids=["fetch", "all"]
 )
 def test_a_page_loads_little(app_with_libraries: Path, names: str, limit: int) -> None:
     """As a bundler minifies it and a server compresses it."""
