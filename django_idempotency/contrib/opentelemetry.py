@@ -1,7 +1,4 @@
-"""Counters, gauges, a histogram and spans for OpenTelemetry. Needs its API only; the project configures the SDK.
-
-INSTALLED_APPS = [..., "django_idempotency.contrib.opentelemetry.OpenTelemetryConfig"]
-"""
+"""Counters, gauges, a histogram and spans for OpenTelemetry. Needs its API only; the project configures the SDK."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -43,6 +40,8 @@ _current: Final[ContextVar[tuple[str, Span] | None]] = ContextVar("idempotency_s
 
 
 class OpenTelemetryConfig(AppConfig):
+    """Export metrics and spans to OpenTelemetry: add this app to INSTALLED_APPS."""
+
     name = "django_idempotency.contrib"
     label = "django_idempotency_opentelemetry"
 

@@ -59,7 +59,6 @@ NOT_YET = {  # pages that are still to be rewritten
     "docs/how-to/test-your-endpoints.md",
     "docs/how-to/webhooks.md",
     "docs/how-to/whole-project.md",
-    "docs/reference/api.md",
     "docs/reference/checks.md",
     "docs/reference/commands.md",
     "docs/reference/databases.md",
