@@ -68,7 +68,6 @@ NOT_YET = {  # pages that are still to be rewritten
     "docs/reference/once.md",
     "docs/reference/operations.md",
     "docs/reference/permissions.md",
-    "docs/reference/policy.md",
     "docs/reference/request.md",
     "docs/reference/settings.md",
     "docs/reference/signals.md",
