@@ -1,0 +1,66 @@
+"""The documentation in a real browser, at the width of a desk and of a telephone: axe finds nothing, and nothing
+is wider than the screen."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.browsing import axe, launched
+
+pytest.importorskip("sphinx", reason="sphinx is not installed: the documentation was NOT tried in a browser")
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = (
+    "index",
+    "start/quick-start",
+    "start/concepts",
+    "how-to/index",
+    "how-to/admin",
+    "how-to/dashboard",
+    "how-to/troubleshooting",
+    "reference/api",
+    "reference/policy",
+    "reference/errors",
+    "reference/frameworks",
+    "reference/signatures/work",
+    "explanation/guarantees",
+)
+WIDTHS = (1440, 390)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    subprocess.run(
+        [sys.executable, "-m", "sphinx", "-q", "-d", str(folder / "doctrees"), str(DOCS), str(folder / "html")],
+        check=True,
+        timeout=120,
+    )
+    return folder / "html"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    yield from launched()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_reader_can_use_the_pages(site: Path, chromium: Any, width: int) -> None:
+    context = chromium.new_context(viewport={"width": width, "height": 900})
+    found = []
+    for name in PAGES:
+        page = context.new_page()
+        page.goto((site / f"{name}.html").as_uri())
+        violations = axe.Axe().run(page).response["violations"]
+        found += [f"{name}: {each['id']}: {each['nodes'][0]['html'][:200]}" for each in violations]
+        if page.evaluate("document.documentElement.scrollWidth > window.innerWidth"):
+            found.append(f"{name}: it is wider than the screen")
+        page.close()
+    context.close()
+    assert found == []
