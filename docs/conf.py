@@ -80,8 +80,20 @@ var splitQuery = (query) =>
 def setup(app: Any) -> None:
     sphinx.search.languages["en"] = SearchNumbers
     app.connect("autodoc-before-process-signature", write_defaults)
+    app.connect("html-page-context", make_accessible)
     app.connect("build-finished", put_sources_beside_pages)
     app.connect("build-finished", write_one_file)
+
+
+def make_accessible(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Let the keyboard scroll code and tables, and use no definition list without terms for parameters."""
+    body = context.get("body", "").replace("<pre>", '<pre tabindex="0">')
+    body = body.replace('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper')
+    parameters = re.compile(r"<dl>\n(<dd>.*?)</dl>", re.DOTALL)
+    context["body"] = parameters.sub(lambda found: found[1].replace("<dd>", INDENTED).replace("</dd>", "</div>"), body)
+
+
+INDENTED = '<div style="margin-left: 2em">'
 
 
 class Default:

@@ -62,7 +62,6 @@ NOT_YET = {  # pages that are still to be rewritten
     "docs/reference/checks.md",
     "docs/reference/commands.md",
     "docs/reference/databases.md",
-    "docs/reference/settings.md",
     "docs/reference/states.md",
     "docs/tutorial/first-endpoint.md",
     "docs/tutorial/index.md",
