@@ -21,11 +21,11 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
 django.setup()
 
 import django_idempotency  # noqa: E402 - Django comes first
-from django_idempotency import Profile, testing  # noqa: E402
+from django_idempotency import Profile, client, testing  # noqa: E402
 from django_idempotency.core.links import DOCUMENTATION  # noqa: E402
 
 Signal.__repr__ = lambda signal: "Signal()"  # type: ignore[method-assign] # else it is shown with its address
-for module in (django_idempotency, testing):  # autodoc documents what a module has, and these are imported on first use
+for module in (django_idempotency, client, testing):  # autodoc sees what a module has; these are imported on first use
     for name in module.__all__:
         setattr(module, name, getattr(module, name))
 
@@ -40,9 +40,9 @@ nitpicky = True
 # The build needs no network, so there is no intersphinx: names of other packages are text. So are type variables and
 # the classes of the project that signatures name and no page describes.
 nitpick_ignore_regex = [
-    (r"py:class", r"dict\[str|(collections|datetime|django|prometheus_client|uuid)\..+"),
+    (r"py:class", r"dict\[str|(collections|datetime|django|httpx|os|prometheus_client|uuid)\..+"),
     (r"py:class", r"(django_idempotency\.[\w.]+\.)?[FPR]|Transition"),
-    (r"py:class", r"django_idempotency\.(contrib|core|flow|http|monitoring|testing)\.\w+\.\w+"),
+    (r"py:class", r"django_idempotency\.(client|contrib|core|flow|http|monitoring|testing)\.\w+\.\w+"),
 ]
 
 myst_enable_extensions = ["attrs_block", "colon_fence"]
