@@ -41,7 +41,7 @@ nitpicky = True
 # the classes of the project that signatures name and no page describes.
 nitpick_ignore_regex = [
     (r"py:class", r"dict\[str|(collections|datetime|django|httpx|os|prometheus_client|uuid)\..+"),
-    (r"py:class", r"(django_idempotency\.[\w.]+\.)?[FPR]|Transition"),
+    (r"py:class", r"(django_idempotency\.[\w.]+\.)?[A-Z]|Transition"),
     (r"py:class", r"django_idempotency\.(client|contrib|core|flow|http|monitoring|testing)\.\w+\.\w+"),
 ]
 
