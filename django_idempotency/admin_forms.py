@@ -1,4 +1,4 @@
-"""Django's admin: a double click on Save adds one object.
+"""Django's admin: a double click on Save adds one object::
 
     class OrderAdmin(IdempotentAdminMixin, ModelAdmin): ...
 

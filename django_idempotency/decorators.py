@@ -1,4 +1,4 @@
-"""`@idempotent`, for functions, async functions and class-based views.
+"""`@idempotent`, for functions, async functions and class-based views::
 
     @idempotent(mode="atomic")
     def transfer(request): ...

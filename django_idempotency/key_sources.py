@@ -1,7 +1,9 @@
-"""Ready-made functions for the policy's `key_source`: where a client puts the key, if not in the profile's header.
+"""Ready-made functions for the policy's `key_source`: where a client puts the key, if not in the profile's header::
 
-@idempotent(mode="leased", key_source=json_field("idempotency_key"))
-def pay(request): ...
+    @idempotent(mode="leased", key_source=json_field("idempotency_key"))
+    def pay(request): ...
+
+Any function of the request that returns the key will do as well.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""django-ninja: a decorator for its operations, an API that describes them, and the only module that imports it.
+"""django-ninja: a decorator for its operations, an API that describes them, and the only module that imports it::
 
     @api.post("/orders", response={201: OrderOut})
     @idempotent_operation(mode="atomic")

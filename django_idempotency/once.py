@@ -1,4 +1,4 @@
-"""Run work at most once without a request: in management commands, message consumers and webhooks.
+"""Run work at most once without a request: in management commands, message consumers and webhooks::
 
     def bill(claim):
         charge = gateway.charge(customer, key=claim.derive("charge"))

@@ -1,4 +1,4 @@
-"""Operations: functions made of steps, which any process can run, resume or perform later.
+"""Operations: functions made of steps, which any process can run, resume or perform later::
 
     @operation("rides.create")
     def create_ride(op, *, user_id, origin, target):

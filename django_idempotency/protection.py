@@ -1,4 +1,4 @@
-"""Protection for a whole project: one call around the routes, and each view is protected as its framework wants it.
+"""Protection for a whole project: one call around the routes, and each view is protected as its framework wants it::
 
     urlpatterns = protect_all(urlpatterns, mode="atomic")
 

@@ -1,4 +1,4 @@
-"""Reconciliation: finding out what became of a request whose outcome is unknown.
+"""Reconciliation: finding out what became of a request whose outcome is unknown::
 
     @reconciler("payments.create")
     def ask_the_provider(record):

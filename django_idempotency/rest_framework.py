@@ -1,4 +1,4 @@
-"""Django REST framework: a mixin for its views, and the only module that imports it.
+"""Django REST framework: a mixin for its views, and the only module that imports it::
 
     class OrderViewSet(IdempotentMixin, ModelViewSet):
         idempotency = {"mode": "atomic"}

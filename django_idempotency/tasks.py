@@ -1,6 +1,6 @@
-"""The maintenance jobs as Celery tasks, their beat schedule, and tasks of your own that run once per message.
+"""The maintenance jobs as Celery tasks, their beat schedule, and tasks of your own that run once per message::
 
-CELERY_BEAT_SCHEDULE = {**beat_schedule(), ...}
+    CELERY_BEAT_SCHEDULE = {**beat_schedule(), ...}
 
 Settings may import this module: models are imported when a task runs.
 """
@@ -91,7 +91,7 @@ def beat_schedule(**seconds: int) -> dict[str, dict[str, Any]]:
 def once_per_message(
     scope: str, *, key: Callable[..., str] | None = None, payload: Function | None = None, **policy: Any
 ) -> Callable[[Function], Function]:
-    """Make a task's function run at most once for each key, however often its message is delivered.
+    """Make a task's function run at most once for each key, however often its message is delivered::
 
         @shared_task(acks_late=True)
         @once_per_message("receipts", key=lambda order: f"receipt of {order}")

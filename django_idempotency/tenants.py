@@ -1,6 +1,8 @@
-"""Ready-made functions for the setting `TENANT`: which tenant of a shared installation a request belongs to.
+"""Ready-made functions for the setting `TENANT`: which tenant of a shared installation a request belongs to::
 
-IDEMPOTENCY = {"TENANT": "django_idempotency.tenants.schema_tenant"}
+    IDEMPOTENCY = {"TENANT": "django_idempotency.tenants.schema_tenant"}
+
+Any function of the request that returns a text will do as well.
 """
 
 from django.core.exceptions import ImproperlyConfigured

@@ -1,7 +1,5 @@
 """Counters, gauges, a histogram and spans for OpenTelemetry. Needs its API only; the project configures the SDK.
 
-INSTALLED_APPS = [..., "django_idempotency.contrib.opentelemetry.OpenTelemetryConfig"]
-
 Django imports this module before there are models, so what needs them is imported where it is used.
 """
 
@@ -47,6 +45,8 @@ _current: Final[ContextVar[tuple[str, Span] | None]] = ContextVar("idempotency_s
 
 
 class OpenTelemetryConfig(AppConfig):
+    """Export metrics and spans to OpenTelemetry: add this app to INSTALLED_APPS."""
+
     name = "django_idempotency.contrib"
     label = "django_idempotency_opentelemetry"
 

@@ -1,7 +1,5 @@
 """Counters, gauges and a histogram for Prometheus, correct in its multiprocess mode.
 
-INSTALLED_APPS = [..., "django_idempotency.contrib.prometheus.PrometheusConfig"]
-
 Django imports this module before there are models, so what needs them is imported where it is used.
 """
 
@@ -38,6 +36,8 @@ OF_NO_OPERATION: Final = {
 
 
 class PrometheusConfig(AppConfig):
+    """Export metrics to Prometheus: add this app to INSTALLED_APPS."""
+
     name = "django_idempotency.contrib"
     label = "django_idempotency_prometheus"
 

@@ -1,4 +1,4 @@
-"""drf-spectacular describes protected endpoints: the header, the layer's own responses, and how long one is stored.
+"""drf-spectacular describes protected endpoints: the header, the layer's own responses, and how long one is stored::
 
     SPECTACULAR_SETTINGS = {"DEFAULT_GENERATOR_CLASS": "django_idempotency.contrib.spectacular.SchemaGenerator"}
 
