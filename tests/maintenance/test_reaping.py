@@ -312,8 +312,8 @@ def test_what_a_page_costs(way: str, number: int) -> None:
 
     cost = counted(maintenance.reap)
 
-    # The job's row twice, one page, and whether there are old events and old counts.
-    around = 5
+    # The job's row twice, one page, and whether there are old events, old counts and counts of minutes to merge.
+    around = 6
     # One DELETE; or: lock, read what may still go, no pointers left behind, one DELETE.
     assert cost.plain == around + (1 if way == "plain batch" else 4), str(cost)
     assert not records()

@@ -47,10 +47,11 @@ MAKE: dict[str, tuple[Any, str, Callable[[timedelta], int], timedelta]] = {
 @pytest.mark.parametrize("name", MAKE)
 def test_they_go_when_their_time_is_over_and_not_before(name: str) -> None:
     model, _, make, retention = MAKE[name]
-    make(retention + SECOND)
-    kept = make(retention - 60 * SECOND)
-    assert maintenance.reap() == {name: 1}
-    assert [row.pk for row in model.objects.all()] == [kept]
+    gone = make(retention + SECOND)
+    make(retention - 60 * SECOND)
+    assert maintenance.reap()[name] == 1
+    (kept,) = model.objects.all()  # a count as old as that is one of its whole hour now
+    assert kept.pk != gone
 
 
 @pytest.mark.parametrize("name", MAKE)
@@ -80,7 +81,8 @@ def test_rows_that_another_transaction_holds_do_not_end_the_run(name: str) -> No
         return execute(sql, *rest)
 
     with connection.execute_wrapper(refuse):
-        assert +maintenance.reap() == {"contended": 3}
+        merged = 1 if name == "counts" else 0  # those of an old hour become one, which deletes the others
+        assert +maintenance.reap() == {"contended": 3 + merged}
     assert MaintenanceRun.objects.get(job="reap").error == ""
     assert +maintenance.reap() == {name: 3}
 
