@@ -1,4 +1,4 @@
-"""Incidents, each from its alert to a settled record: real processes, and an operator with a browser.
+"""Three incidents, each from its alert to a settled record: real processes, and an operator with a browser.
 
 `PICTURES=docs/images python -m pytest -m "" tests/browser/test_incidents.py` takes the pictures of the guide again.
 """
@@ -17,7 +17,11 @@ from typing import Any
 import pytest
 from pytest_django.plugin import DjangoDbBlocker
 
-from testproject.http import Answer, NoAnswer
+from django_idempotency.core.links import docs_url
+from testproject.gateway.charges import Charge
+from testproject.gateway.signatures import HEADER, sign
+from testproject.gateway.webhooks import event
+from testproject.http import Answer, NoAnswer, exchange
 from testproject.servers import kill_workers
 from tests.browser.browsing import playwright
 from tests.browser.operating import DASHBOARD, LIST, Shift, console, on_duty, photograph
@@ -28,6 +32,7 @@ see = playwright.expect
 ORDER = {"amount": 12500, "currency": "EUR", "customer": "ada"}
 MANY = 51  # one more than IdempotencyUnknownMany allows
 JOBS = ("sweep", "resume", "reap", "reconcile")
+RUNS = 120  # from 100 on an operation has a p99
 
 Begin = Callable[..., Shift]
 
@@ -152,3 +157,47 @@ def add_payment(shift: Shift, charge: dict[str, Any]) -> dict[str, Any]:
     shift.run("shell", "-c", code)
     (payment,) = (each for each in shift.site.alice.get("/payments/").json() if each["charge"] == charge["id"])
     return dict(payment)
+
+
+def tell(shift: Shift, charge: dict[str, Any]) -> None:
+    """Deliver the provider's webhook about a charge."""
+    body = json.dumps(event(Charge(**charge))).encode()
+    headers = {"Content-Type": "application/json", HEADER: sign("whsec_demo", body)}
+    assert exchange("POST", f"{shift.site.service.url}/webhooks/gateway/", body=body, headers=headers).status == 200
+
+
+def test_a_lease_is_too_short(begin: Begin) -> None:
+    shift = begin(IDEMPOTENCY_LEASE_SECONDS="5")
+    alice = shift.site.alice
+    with ThreadPoolExecutor(24) as pool:
+        slow = pool.submit(pay, alice, "lease-slow", sleep=15)
+        wait_until(shift.site.charges)
+        runs = [pool.submit(pay, alice, f"lease-{number}", sleep=1.8) for number in range(RUNS)]
+        wait_until(lambda: "outcome_unknown" in pay(alice, "lease-slow", sleep=15).body.decode())
+        tell(shift, shift.site.charges()[0])
+        assert {run.result().status for run in runs} == {201}
+        slow.result()
+    wait_until(lambda: "lost its lease" in shift.site.service.log.read_text())
+    for job in JOBS:
+        shift.run(f"idempotency_{job}")
+    assert docs_url("reference/findings", "lease-short") in shift.run("idempotency_doctor")
+
+    with console(shift.site.service.url) as page:
+        page.goto(DASHBOARD)
+        finding = page.get_by_role("link", name=re.compile("payments.create has a lease of 5 s, but its p99 is"))
+        see(finding).to_be_visible()
+        what_to_do = page.locator("#problems + ul li", has=finding).get_by_role("link", name="What to do")
+        assert what_to_do.get_attribute("href") == docs_url("reference/findings", "lease-short")
+        finding.click()
+        page.locator("#durations").scroll_into_view_if_needed()
+        photograph(page, "lease-dashboard")
+        find(page, "lease-slow")
+        see(page.locator("h1 .idem-status")).to_have_text("completed")
+        see(page.locator(".idem-timeline")).to_contain_text("longer than the lease of 5 s")
+        photograph(page, "lease-record")
+
+    shift.restart_service(IDEMPOTENCY_LEASE_SECONDS="30")
+    assert pay(alice, "lease-slow", sleep=15).status == 201
+    assert pay(alice, "lease-after").status == 201
+    assert "lease-short" not in shift.run("idempotency_doctor")
+    assert len(shift.site.charges()) == RUNS + 2
