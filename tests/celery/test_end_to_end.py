@@ -116,7 +116,7 @@ def test_an_operator_settles_it(site: Site, quick: dict[str, str]) -> None:
         *("--by=ops@example.com", "--reason=the provider's console shows the charge"),
     )
 
-    assert json.loads(said) == {"outcome": "landed"}
+    assert json.loads(said).items() >= {"outcome": "landed", "status": "completed"}.items()
     one_charge_one_payment_one_answer(lost)
     assert lost.trail() == [("T6", ""), ("T13", "ops@example.com")]
 
