@@ -39,7 +39,7 @@ def test_a_python_without_ensurepip_is_told_what_to_install(
     command = [str(python_without_ensurepip), "dev.py", "demo", *arguments]
     outcome = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert outcome.returncode == 1
-    assert f"Installing what '{group}' needs" in outcome.stdout
+    assert f"Installing the packages for '{group}' into .venv" in outcome.stdout
     assert "comes without ensurepip" in outcome.stderr
     assert "apt install python3-venv" in outcome.stderr
     assert "Traceback" not in outcome.stderr
