@@ -95,7 +95,7 @@ def read_gauges(silent: float, using: str) -> Readings:
                 found.succeeded_ago[name] = None if oldest is None else float(oldest)
             case "counted":
                 found.live = max(number, found.live)
-            case "last":
+            case _:  # "last": the id at the end of a full sample
                 found.live = round(COUNTED_EXACTLY / place_in_id_order(UUID(name), using))
     return found
 

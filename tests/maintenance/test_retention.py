@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from io import StringIO
 from typing import Any
 from uuid import UUID, uuid4
@@ -13,11 +13,13 @@ import pytest
 from django.core.management import call_command
 from django.db import OperationalError, ProgrammingError, connection
 from django.db.models import Value
+from django.utils import timezone
 
 from django_idempotency import maintenance
 from django_idempotency.fields import StatementNow
 from django_idempotency.maintenance import Bounds
 from django_idempotency.models import IdempotencyCount, IdempotencyEvent, MaintenanceRun
+from django_idempotency.store.counts import merge_oldest_hour
 from tests.kit.records import change, claimed, completed, doubtful
 
 pytestmark = pytest.mark.django_db
@@ -151,3 +153,38 @@ def test_stories_that_are_kept_do_not_keep_others(bounds: Bounds, counted: int, 
 def test_a_settled_record_outlives_its_story() -> None:
     event(timedelta(days=91), completed().call.id)
     assert maintenance.reap() == {"events": 1}
+
+
+def old_minutes(number: int) -> None:
+    """Counts of one operation in minutes of one hour, two days ago."""
+    hour = timezone.now().replace(minute=0, second=0, microsecond=0) - timedelta(days=2)
+    for minute in range(1, number + 1):
+        add(hour + timedelta(minutes=minute))
+
+
+def add(minute: datetime) -> None:
+    IdempotencyCount.objects.create(minute=minute, operation="tests.merged", outcome="x", count=2)
+
+
+def test_the_minutes_of_an_old_hour_become_one() -> None:
+    old_minutes(3)
+    assert maintenance.reap()["counts"] == 0
+    (merged,) = IdempotencyCount.objects.all()
+    assert (merged.minute.minute, merged.count) == (0, 6)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_hour_that_another_process_writes_to_is_merged_by_the_next_run() -> None:
+    old_minutes(3)
+    late = IdempotencyCount.objects.latest("minute").minute + timedelta(minutes=1)
+
+    def write_first(execute: Any, sql: str, *rest: Any) -> Any:
+        if sql.startswith("DELETE"):
+            add(late)
+        return execute(sql, *rest)
+
+    with connection.execute_wrapper(write_first):
+        assert merge_oldest_hour("default") == 0
+    assert sorted(IdempotencyCount.objects.values_list("count", flat=True)) == [2, 2, 2], "nothing was merged by halves"
+    assert merge_oldest_hour("default") == 3
+    assert IdempotencyCount.objects.get().count == 6
