@@ -3,12 +3,13 @@
 Open records are counted through small indexes. Finished ones are estimated from a fair sample, and marked as estimates.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from threading import Lock
 from time import monotonic
-from typing import Final
+from typing import Final, TypeVar
 
 from django_idempotency.conf import conf
 from django_idempotency.console.dashboard.tally import Tally
@@ -22,6 +23,8 @@ from django_idempotency.monitoring.rules import JobRun, Snapshot, find_problems
 from django_idempotency.store import counts
 from django_idempotency.store.dashboard import AGES, Group, Limits, Read, load_groups
 from django_idempotency.store.records import alias
+
+T = TypeVar("T")
 
 LIMITS: Final = Limits(sample=5_000, newest=5_000, open=50_000)
 FRESH_SECONDS: Final = 15.0
@@ -147,7 +150,7 @@ def _make_figures(source: _Source, operation: str | None) -> Figures:
     period, everything = source.period, Tally(source.read, LIMITS, source.period.width)
     tally = Tally(source.read, LIMITS, period.width, operation)
     states = _count_states(everything)
-    doubts = tally.count_all(lambda group: (group.status, group.age_group))
+    doubts = _count_doubts(tally, lambda _operation, status, age: (status, age))
     operations = {name: each for name, each in source.operations.items() if operation in (None, name)}
     doubtful = list(tally.groups("doubt", "dead"))
     return Figures(
@@ -171,7 +174,19 @@ def _make_figures(source: _Source, operation: str | None) -> Figures:
 
 def _count_states(tally: Tally) -> dict[Status, int]:
     found = tally.count_all(lambda group: group.status)
-    return {status: found[status] for status in Status}
+    doubts = _count_doubts(tally, lambda _operation, status, _age: status)
+    return {status: doubts[status] if status in Status.IN_DOUBT else found[status] for status in Status}
+
+
+def _count_doubts(tally: Tally, key: Callable[[str, Status, int], T]) -> Counter[T]:
+    """Count unknown outcomes and dead letters by a key.
+
+    Each figure is a sum of the same numbers, so that all agree where these are estimates.
+    """
+    found: Counter[T] = Counter()
+    for name, count in tally.count_all(lambda group: (group.operation, group.status, group.age_group)).items():
+        found[key(*name)] += count
+    return found
 
 
 def _take_snapshot(tally: Tally, states: Mapping[Status, int], source: _Source) -> Snapshot:
@@ -203,7 +218,7 @@ def _count_created(tally: Tally, period: Period) -> dict[Status, list[int]]:
 
 def _summarize_work(tally: Tally, operations: Mapping[str, OperationStats]) -> dict[str, Work]:
     created = tally.count_created(lambda group: (group.operation, group.failed or group.status in FAILURES))
-    open_now = tally.count_all(lambda group: (group.operation, group.status))
+    open_now = _count_doubts(tally, lambda operation, status, _age: (operation, status))
     names = {*operations, *(name for name, _ in created), *(name for name, status in open_now if status in Status.OPEN)}
     return {
         name: Work(
