@@ -40,7 +40,7 @@ def main(base: str, calls: str, outbox: str, results: str) -> None:
     profile, written = Path(outbox), Path(results)
     profile.mkdir(exist_ok=True)
     kill_browser_before_us(profile)
-    watchdog = subprocess.Popen(  # noqa: S603 - the command stands in this file
+    watchdog = subprocess.Popen(  # noqa: S603 - the command is written in this file
         ["/bin/sh", "-c", KILL_AFTER_US], cwd=profile, stdin=subprocess.PIPE, start_new_session=True
     )
     done = {json.loads(line)["name"] for line in written.read_text().splitlines()} if written.exists() else set()

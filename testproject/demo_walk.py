@@ -92,7 +92,7 @@ class Walk:
         self.screen.note(meaning)
 
     def look_at(self, key: str, operation: str) -> None:
-        """Print where the admin shows the record of Alice's key, while there is somebody to look."""
+        """Print where the admin shows the record of Alice's key, while the service stays up."""
         address = f"{self.service.url}/idempotency/keys/{key}/?operation={operation}"
         record = exchange("GET", address, headers={"Authorization": f"Token {ALICE}"}).json()["operation_ref"]
         if self.serves:

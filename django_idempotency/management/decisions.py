@@ -167,7 +167,7 @@ def find_doubtful(row: Any) -> list[str]:
 
 
 def find_step(row: IdempotencyKey) -> DoubtfulStep | None:
-    """Return the step in doubt; None if there is none, or if nobody can read the progress."""
+    """Return the step in doubt; None if there is none, or if the progress is unreadable."""
     try:
         return doubtful_step(row)
     except _UNREADABLE:
@@ -175,7 +175,7 @@ def find_step(row: IdempotencyKey) -> DoubtfulStep | None:
 
 
 def is_left_alone(row: IdempotencyKey) -> bool:
-    """True if nobody asks about the record. Progress that nobody can read must not hide the rest of its story."""
+    """True if the record has no reconciler. Unreadable progress must not hide the rest of its story."""
     try:
         return is_unattended(row)
     except _UNREADABLE:

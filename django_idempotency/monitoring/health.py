@@ -34,7 +34,7 @@ class Health:
     oldest_waiting: float | None  # since work was accepted, or put back, that no worker has begun
     unknown: int
     resumable: int  # of those, operations that the resumer continues
-    unattended: int  # and those that nobody asks about, because no reconciler is registered for them
+    unattended: int  # and those without a registered reconciler
     oldest_unknown: float | None  # since the key was first claimed
     oldest_unattended: float | None
     dead_letters: int

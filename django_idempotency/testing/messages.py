@@ -54,7 +54,7 @@ DEFECTS: Final[Mapping[str, Defect]] = {
     ),
     "replayed_unauthenticated": Defect(
         "A caller without credentials was served",
-        "Whoever sees a key in a log or a proxy can read the response that is stored for it.",
+        "Anyone who sees a key in a log or a proxy can read the response that is stored for it.",
         "Authenticate before the key is looked up. If everyone may call this endpoint, pass `public=True`.",
     ),
     "shared_between_users": Defect(
