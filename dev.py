@@ -15,7 +15,7 @@ import shlex
 import subprocess
 import sys
 import venv
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,6 +47,9 @@ NOT_ON_OTHERS = [
     "testing/test_provider.py",
     "testing/test_responses.py",
 ]
+# The suite runs in two parts on each database, because the second mostly waits.
+PARTS = {"": "not processes", "_processes": "processes"}
+AT_ONCE = 5  # runs of pytest
 # Each is started from packages. The first two are raced in every run; --engine runs all of ON_ENGINES on one of them.
 ENGINES = ["pgbouncer", "hash", "replication", "galera", "citus"]
 RACED = ENGINES[:2]
@@ -127,15 +130,24 @@ def run_pytest_on_each(
     databases: dict[str, Any], brokers: dict[str, str], arguments: list[str], complete: bool
 ) -> dict[str, Outcome]:
     """Run pytest on all databases at the same time, because a run mostly waits for its database and its processes."""
-    with ThreadPoolExecutor(len(databases) or 1) as pool:
-        runs: dict[str, Future[Outcome]] = {}
-        for name, database in databases.items():
-            title = f"{name:<10} | " if len(databases) > 1 else ""
-            selection = arguments or select(name, first=not runs, alone=len(databases) == 1)
-            measured = ["-p", "tests.kit.measuring"] if complete and runs else []  # enough to judge the coverage
-            environment = {**brokers, "DATABASE_URL": database["url"]}
-            runs[name] = pool.submit(run_pytest, title, environment, [*measured, *database["options"], *selection])
-        return {name: run.result() for name, run in runs.items()}
+    runs: dict[str, tuple[dict[str, str], list[str]]] = {}
+    for name, database in databases.items():
+        first = not runs
+        selection = arguments or select(name, first=first, alone=len(databases) == 1)
+        measured = ["-p", "tests.kit.measuring"] if complete and not first else []  # enough to judge the coverage
+        options = [*measured, *database["options"], *selection]
+        if arguments or name in ENGINES:
+            runs[name] = (brokers | {"DATABASE_URL": database["url"]}, options)
+            continue
+        address, question, query = database["url"].partition("?")
+        for part, mark in PARTS.items():  # each in a database of its own
+            url = f"{address}{part}{question}{query}"
+            runs[name + part] = (brokers | {"DATABASE_URL": url}, [*options, "-m", mark])
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        width = max(map(len, runs), default=0)
+        titles = {name: f"{name:<{width}} | " if len(runs) > 1 else "" for name in runs}
+        futures = {name: pool.submit(run_pytest, titles[name], *run) for name, run in runs.items()}
+        return {name: future.result() for name, future in futures.items()}
 
 
 def select(name: str, *, first: bool, alone: bool) -> list[str]:
@@ -186,7 +198,7 @@ def test(only: str | None, arguments: list[str]) -> bool:
     for line in [f"{', '.join(left_out)}: left out of this run", *found["missing"]]:
         print(f"NOT TESTED  {line}")
     for name, outcome in outcomes.items():
-        database = found["databases"][name]
+        database = found["databases"][name.removesuffix("_processes")]
         about = "; ".join(filter(None, [database["versions"], shlex.join(database["options"])]))
         print(f"{name}: {'passed' if outcome.passed else 'FAILED'}{about and f' ({about})'}\n{outcome.closing_line}")
     return bool(outcomes) and all(outcome.passed for outcome in (coverage, *outcomes.values()))
