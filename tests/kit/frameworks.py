@@ -36,6 +36,6 @@ FRAMEWORKS = [
     Framework("django-ninja, operation", "ninja.md", "/ninja/sync", unauthenticated=401),
     Framework("django-ninja, async operation", "ninja.md", "/ninja/async", unauthenticated=401),
     Framework("Strawberry, GraphQL mutation", "graphql.md", "/graphql", raised=409, graphql=True),
-    Framework("Middleware, async view", "plain-django.md#a-whole-project", "/middleware/async", middleware=True),
-    Framework("Middleware, function view", "plain-django.md#a-whole-project", "/middleware/sync", middleware=True),
+    Framework("Middleware, async view", "whole-project.md#with-the-middleware", "/middleware/async", middleware=True),
+    Framework("Middleware, function view", "whole-project.md#with-the-middleware", "/middleware/sync", middleware=True),
 ]
