@@ -14,7 +14,7 @@ from django_idempotency.client.errors import ChangedRequest, InProgress, Outcome
 from django_idempotency.client.outbox import CURRENT_BLOCK
 
 R = TypeVar("R")
-Send = Callable[[Any], tuple[R, ReceivedResponse]]
+_Send = Callable[[Any], tuple[R, ReceivedResponse]]
 _KEYED: Final = ("POST", "PATCH")
 _RETRIED: Final = {425, 429, 502, 503, 504}
 
@@ -112,7 +112,7 @@ class Conversation:
 
 
 def converse(
-    call: Conversation, send: Send[R], rebuild: Callable[[ReceivedResponse], R], failures: tuple[type[Exception], ...]
+    call: Conversation, send: _Send[R], rebuild: Callable[[ReceivedResponse], R], failures: tuple[type[Exception], ...]
 ) -> R:
     """Send until there is a response. Return it as the library's own, or rebuild the one that was kept before."""
     if kept := call.begin():
