@@ -52,16 +52,16 @@ def order(name: str) -> dict[str, Any]:
 def run(client: Any, base: str, calls: int, outbox: Outbox, results: Results) -> None:
     def call(name: str) -> None:
         with outbox.once(name):
-            results.add(name, client.post(f"{base}/payments/", json=order(name)))
+            results.add(name, client.post(f"{base}/payments/", json=order(name), timeout=TIMEOUT))
 
-    for resumed in outbox.resume(client):
-        print(f"resumed {resumed.name}: {resumed.response or resumed.error!r}")
+    for name, result in outbox.resume(client, timeout=TIMEOUT):
+        print(f"resumed {name}: {result!r}")
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(call, results.missing(calls)))
 
 
 def run_httpx(*arguments: Any) -> None:
-    with httpx.Client(transport=IdempotentTransport(rules=RULES), headers=credentials(), timeout=TIMEOUT) as client:
+    with httpx.Client(transport=IdempotentTransport(rules=RULES), headers=credentials()) as client:
         run(client, *arguments)
 
 
@@ -69,8 +69,6 @@ def run_requests(*arguments: Any) -> None:
     with requests.Session() as session:
         session.mount("http://", IdempotentAdapter(rules=RULES, pool_maxsize=AT_ONCE))
         session.headers.update(credentials())
-        send = session.request
-        session.request = lambda *given, **named: send(*given, **{"timeout": TIMEOUT, **named})  # type: ignore[method-assign]
         run(session, *arguments)
 
 
@@ -84,8 +82,8 @@ async def run_async(base: str, calls: int, outbox: Outbox, results: Results) -> 
                 with outbox.once(name):
                     results.add(name, await client.post(f"{base}/payments/", json=order(name)))
 
-        async for resumed in outbox.aresume(client):
-            print(f"resumed {resumed.name}: {resumed.response or resumed.error!r}")
+        async for name, result in outbox.aresume(client):
+            print(f"resumed {name}: {result!r}")
         await asyncio.gather(*map(call, results.missing(calls)))
 
 

@@ -13,16 +13,8 @@ if TYPE_CHECKING:
     from django_idempotency.client.httpx_transport import AsyncIdempotentTransport, IdempotentTransport
     from django_idempotency.client.requests_adapter import IdempotentAdapter
 
-__all__ = [
-    "AsyncIdempotentTransport",
-    "CallRules",
-    "CallStore",
-    "IdempotentAdapter",
-    "IdempotentTransport",
-    "Outbox",
-    "OutgoingCall",
-    "ReceivedResponse",
-]
+__all__ = ["CallRules", "CallStore", "Outbox", "OutgoingCall", "ReceivedResponse"]
+__all__ += ["AsyncIdempotentTransport", "IdempotentAdapter", "IdempotentTransport"]  # imported when they are used
 __all__ += errors.__all__
 
 

@@ -9,7 +9,6 @@ from typing import Any, Final, Protocol
 
 # The body is kept decoded. Cookies are credentials.
 _NOT_KEPT: Final = {"content-encoding", "content-length", "transfer-encoding", "connection", "keep-alive", "set-cookie"}
-_REPLAYED: Final = ("idempotency-replayed", "idempotent-replayed")
 # Credentials, a limit, a route or a service that is away: the call itself may still have another outcome.
 _PASSING: Final = {401, 403, 404, 405, 407, 408, 421, 425, 429}
 
@@ -25,7 +24,7 @@ class ReceivedResponse:
     @property
     def is_replay(self) -> bool:
         """True if the service says that it has stored this response."""
-        return any(self.headers.get(name) == "true" for name in _REPLAYED)
+        return "true" in (self.headers.get("idempotency-replayed"), self.headers.get("idempotent-replayed"))
 
     @property
     def is_outcome(self) -> bool:
@@ -43,7 +42,7 @@ class ReceivedResponse:
         """The members of a JSON object; empty for any other body."""
         try:
             found = json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
 
@@ -54,10 +53,10 @@ class ReceivedResponse:
         if value.isdecimal():
             return float(value)
         try:
-            date = parsedate_to_datetime(value)
-        except ValueError:
+            date = parsedate_to_datetime(value).replace(tzinfo=UTC)  # each date of HTTP is in GMT
+            return max((date - datetime.now(UTC)).total_seconds(), 0.0)
+        except (ValueError, OverflowError):
             return 0.0
-        return max((date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds(), 0.0)
 
     def without_transport(self) -> "ReceivedResponse":
         """Return it as it is kept."""

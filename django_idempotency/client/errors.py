@@ -12,23 +12,14 @@ CallError
 └── TooOld             found here: the service may have forgotten the key of this open call
 """
 
-from inspect import getdoc
 from typing import Any, Final
 
 from django_idempotency.client.calls import ReceivedResponse
 
-__all__ = [
-    "CallError",
-    "ChangedRequest",
-    "InProgress",
-    "KeyExpired",
-    "KeyRejected",
-    "KeyReused",
-    "NothingDone",
-    "OutcomeUnknown",
-    "TooOld",
-    "UnrepeatableBody",
-]
+__all__ = ["CallError", "InProgress", "KeyExpired", "KeyRejected", "KeyReused", "NothingDone", "OutcomeUnknown"]
+__all__ += ["ChangedRequest", "TooOld", "UnrepeatableBody"]  # found before anything is sent
+
+_KINDS: Final[dict[str, type["CallError"]]] = {}  # by the code of the service
 
 
 class CallError(Exception):
@@ -41,32 +32,35 @@ class CallError(Exception):
     safe_new_key = False  # with another key the work could be done twice
     retry_after = 0.0  # seconds
 
+    def __init_subclass__(cls, codes: tuple[str, ...] = ()) -> None:
+        _KINDS.update({f"idempotency_{code}": cls for code in codes})
+
     def __init__(self, message: str = "", **details: Any) -> None:
-        super().__init__(message or getdoc(self))
+        super().__init__(message or self.__doc__)
         vars(self).update(details)
 
 
-class KeyRejected(CallError):
+class KeyRejected(CallError, codes=("key_missing", "key_invalid", "principal_missing")):
     """The service cannot use the idempotency key, or knows no owner for it. Nothing was executed."""
 
 
-class KeyReused(CallError):
+class KeyReused(CallError, codes=("key_reused_with_different_payload",)):
     """The service got another request with this key first. This one was not executed."""
 
 
-class InProgress(CallError):
+class InProgress(CallError, codes=("key_in_progress", "key_in_use")):  # the second is Stripe's
     """The first request with this key is still running. Send it again later, with the same key."""
 
 
-class OutcomeUnknown(CallError):
+class OutcomeUnknown(CallError, codes=("outcome_unknown",)):
     """It is not known yet whether the request took effect. Send it again later, never with another key."""
 
 
-class KeyExpired(CallError):
+class KeyExpired(CallError, codes=("key_expired",)):
     """The service no longer has the response for this key. Find out what happened before you use a new one."""
 
 
-class NothingDone(CallError):
+class NothingDone(CallError, codes=("not_executed", "store_unavailable", "attempts_exhausted", "work_abandoned")):
     """The request was not executed and had no effect."""
 
 
@@ -79,36 +73,23 @@ class UnrepeatableBody(CallError):
 
 
 class TooOld(CallError):
-    """This call has been open for so long that the service may have forgotten its key, so it was not sent again.
-
-    Find out what happened, then delete it from the outbox.
-    """
+    """The service may have forgotten the key of this call. Find out what happened, then delete it from the outbox."""
 
 
-_CODES: Final[dict[type[CallError], tuple[str, ...]]] = {
-    CallError: ("operation_not_found",),
-    KeyRejected: ("key_missing", "key_invalid", "principal_missing"),
-    KeyReused: ("key_reused_with_different_payload",),
-    InProgress: ("key_in_progress", "key_in_use"),  # the second is Stripe's
-    OutcomeUnknown: ("outcome_unknown",),
-    KeyExpired: ("key_expired",),
-    NothingDone: ("not_executed", "store_unavailable", "attempts_exhausted", "work_abandoned"),
-}
-_KINDS: Final = {f"idempotency_{code}": kind for kind, codes in _CODES.items() for code in codes}
-# Its errors of this type may have no code.
+# Stripe's errors of the type idempotency_error may have no code.
 _STRIPE: Final = {400: "idempotency_key_reused_with_different_payload", 409: "idempotency_key_in_use"}
 
 
 def read_error(response: ReceivedResponse, key: str) -> CallError | None:
     """Return the error that an error response is about, in problem+json or Stripe's dialect; None if it is another."""
-    members = response.members
+    members = response.members if response.status >= 400 else {}
     if isinstance(stripe := members.get("error"), dict):
         usual = _STRIPE.get(response.status) if stripe.get("type") == "idempotency_error" else None
         members = {"code": stripe.get("code") or usual, "detail": stripe.get("message")}
     code = str(members.get("code"))
-    if response.status < 400 or code not in _KINDS:
+    if not code.startswith("idempotency_"):
         return None
     details = {"code": code, "status": response.status, "key": key, "retry_after": response.retry_after}
-    details["operation_ref"] = str(members.get("operation_ref", ""))
+    details["operation_ref"] = str(members.get("operation_ref") or "")
     details["safe_new_key"] = members.get("safe_new_key") is True
-    return _KINDS[code](f"{response.status} {code}: {members.get('detail', '')}", **details)
+    return _KINDS.get(code, CallError)(f"{response.status} {code}: {members.get('detail', '')}", **details)

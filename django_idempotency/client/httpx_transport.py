@@ -7,8 +7,7 @@ import anyio
 import httpx
 
 from django_idempotency.client.calls import ReceivedResponse
-from django_idempotency.client.errors import UnrepeatableBody
-from django_idempotency.client.retrying import CallRules, Conversation, KeyMemory, call_here, converse, run_blocking
+from django_idempotency.client.retrying import CallRules, Conversation, KeyMemory, converse
 
 _NETWORK_ERRORS: Final = (httpx.TimeoutException, httpx.NetworkError, httpx.RemoteProtocolError, httpx.ProxyError)
 
@@ -20,18 +19,18 @@ class IdempotentTransport(httpx.BaseTransport):
     """
 
     def __init__(self, inner: httpx.BaseTransport | None = None, *, rules: CallRules | None = None) -> None:
-        self._inner, self._memory = inner or httpx.HTTPTransport(), KeyMemory(rules or CallRules())
+        self._inner, self._rules, self._memory = inner or httpx.HTTPTransport(), rules or CallRules(), KeyMemory()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        if not self._memory.rules.take(request):
+        if not self._rules.take(request):
             return self._inner.handle_request(request)
-        call = Conversation(self._memory, request, _read_body(request))
-        return run_blocking(converse(call, self._send, _rebuild, _NETWORK_ERRORS))
+        call = Conversation(self._rules, self._memory, request, _read_body(request), _ask)
+        return converse(call, self._send, _rebuild, _NETWORK_ERRORS)
 
-    async def _send(self, call: Conversation) -> tuple[httpx.Response, ReceivedResponse]:
-        response: Any = self._inner.handle_request(_next_request(call))
+    def _send(self, request: httpx.Request) -> tuple[httpx.Response, ReceivedResponse]:
+        response: Any = self._inner.handle_request(request)
         with closing(response.stream) as stream:
-            return _receive(response, b"".join(stream))
+            return response, _receive(response, b"".join(stream))
 
     def close(self) -> None:
         self._inner.close()
@@ -41,44 +40,46 @@ class AsyncIdempotentTransport(httpx.AsyncBaseTransport):
     """Does the same for `httpx.AsyncClient`. The outbox is read and written in a thread."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport | None = None, *, rules: CallRules | None = None) -> None:
-        self._inner, self._memory = inner or httpx.AsyncHTTPTransport(), KeyMemory(rules or CallRules())
+        self._inner, self._rules, self._memory = inner or httpx.AsyncHTTPTransport(), rules or CallRules(), KeyMemory()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        if not self._memory.rules.take(request):
+        if not self._rules.take(request):
             return await self._inner.handle_async_request(request)
-        call = Conversation(self._memory, request, _read_body(request))
-        run = call.block.outbox.run_in_thread if call.block else call_here
-        return await converse(call, self._send, _rebuild, _NETWORK_ERRORS, anyio.sleep, run)
-
-    async def _send(self, call: Conversation) -> tuple[httpx.Response, ReceivedResponse]:
-        response: Any = await self._inner.handle_async_request(_next_request(call))
-        async with aclosing(response.stream) as stream:
-            return _receive(response, b"".join([part async for part in stream]))
+        call = Conversation(self._rules, self._memory, request, _read_body(request), _ask)
+        if kept := await call.block.outbox.run_in_thread(call.begin) if call.block else call.begin():
+            return _rebuild(kept)
+        while call.pause is not None:
+            await anyio.sleep(call.pause)
+            try:
+                response: Any = await self._inner.handle_async_request(call.request)
+                async with aclosing(response.stream) as stream:
+                    received = _receive(response, b"".join([part async for part in stream]))
+            except _NETWORK_ERRORS as error:
+                call.after_failure(error)
+            else:
+                call.after(received)
+        kept = await call.block.outbox.run_in_thread(call.block.finish, received) if call.block else received
+        return response if kept is received else _rebuild(kept)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
-def _read_body(request: httpx.Request) -> bytes:
-    """Return the body, and let the request send these bytes each time. A body without a length is refused."""
-    if "Transfer-Encoding" in request.headers or not isinstance(request.stream, httpx.SyncByteStream):
-        raise UnrepeatableBody
-    return request.read()
+def _read_body(request: httpx.Request) -> bytes | None:
+    """Return the body, and let the request send these bytes each time; None if it has no length."""
+    has_length = "Transfer-Encoding" not in request.headers and isinstance(request.stream, httpx.SyncByteStream)
+    return request.read() if has_length else None
 
 
-def _next_request(call: Conversation) -> httpx.Request:
-    """Return the request, or that for the status of accepted work."""
-    request: httpx.Request = call.request
-    if call.poll:
-        request = httpx.Request("GET", call.poll, headers=call.poll_headers(), extensions=request.extensions)
-    return request
+def _ask(request: httpx.Request, url: str, headers: dict[str, str]) -> httpx.Request:
+    return httpx.Request("GET", url, headers=headers, extensions=request.extensions)
 
 
-def _receive(response: httpx.Response, body: bytes) -> tuple[httpx.Response, ReceivedResponse]:
-    """Read the response, and let the client read the same bytes again."""
+def _receive(response: httpx.Response, body: bytes) -> ReceivedResponse:
+    """Decode the body, and let the client read the same bytes again."""
     response.stream = httpx.ByteStream(body)
     decoded = httpx.Response(response.status_code, headers=response.headers, stream=response.stream).read()
-    return response, ReceivedResponse(response.status_code, dict(response.headers), decoded)
+    return ReceivedResponse(response.status_code, dict(response.headers), decoded)
 
 
 def _rebuild(kept: ReceivedResponse) -> httpx.Response:

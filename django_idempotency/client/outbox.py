@@ -5,18 +5,14 @@ import os
 import sqlite3
 import time
 from asyncio import to_thread
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from django_idempotency.client.calls import CallStore, OutgoingCall, ReceivedResponse
 from django_idempotency.client.errors import CallError, ChangedRequest, TooOld
-
-KEPT_HEADERS: Final = ("content-type", "content-encoding", "accept")
-RETENTION: Final = 23 * 3600  # seconds; services keep a response for 24 hours, if they do not say otherwise
 
 
 @dataclass
@@ -27,37 +23,29 @@ class OnceBlock:
     name: str
     key: str = ""
 
-    def enter(self, request: Any, body: bytes, key: str, *, is_given: bool) -> OutgoingCall:
-        """Store the call before it is sent, or find it."""
-        headers = {name: request.headers[name] for name in self.outbox.headers if name in request.headers}
-        new = OutgoingCall(self.name, key, request.method, str(request.url), body, headers, time.time())
+    def enter(self, request: Any, body: bytes, header: str, *, is_given: bool) -> OutgoingCall:
+        """Store the call before it is sent, or find it. Its key is in the header."""
+        kept = {name: request.headers[name] for name in (header, *self.outbox.headers) if name in request.headers}
+        new = OutgoingCall(self.name, kept[header], request.method, str(request.url), body, kept, time.time())
+        is_again = new.key == self.key
         call = self.outbox.store.add(new)
         self.key = call.key
-        same = (call.method, call.url, call.body) == (new.method, new.url, new.body)
-        if not same or (is_given and call.key != key):
+        moved = is_again and call.response is None  # the client follows a redirect
+        same = (call.method, call.body) == (new.method, new.body) and (call.url == new.url or moved)
+        if not same or (is_given and call.key != new.key):
             raise ChangedRequest(f"The call {self.name!r} was another request before. It was not sent.", key=call.key)
-        if call.response is None and new.created - call.created > self.outbox.max_age:
+        if call.response is None and abs(new.created - call.created) > self.outbox.max_age:  # or the clock was wrong
             raise TooOld(f"The call {self.name!r} is too old: find out what happened, then delete it.", key=call.key)
         return call
 
-    def finish(self, response: ReceivedResponse) -> ReceivedResponse | None:
-        """Store the response. Return the one that is there, if it is another."""
+    def finish(self, response: ReceivedResponse) -> ReceivedResponse:
+        """Store the response if it is the outcome of the call. Return the one that the call has."""
         new = response.without_transport()
-        kept = self.outbox.store.finish(self.name, new)
-        return None if kept == new else kept
+        kept = self.outbox.store.finish(self.name, new) if response.is_outcome else new
+        return response if kept == new else kept
 
 
-_BLOCK: Final[ContextVar[OnceBlock | None]] = ContextVar("idempotency_once", default=None)
-current_block: Final = _BLOCK.get
-
-
-@dataclass
-class Resumed:
-    """What became of an open call: the response of the client, or the error that keeps the call open."""
-
-    name: str
-    response: Any = None
-    error: Exception | None = None
+CURRENT_BLOCK: Final[ContextVar[OnceBlock | None]] = ContextVar("idempotency_once", default=None)
 
 
 class Outbox:
@@ -67,47 +55,48 @@ class Outbox:
         self,
         store: CallStore | str | os.PathLike[str],
         *,
-        headers: Collection[str] = KEPT_HEADERS,  # of the request, kept with it; the client adds all others again
-        max_age: float = RETENTION,  # seconds after which an open call is not sent again
+        headers: Collection[str] = ("content-type", "content-encoding", "accept"),  # kept; the client adds all others
+        max_age: float = 23 * 3600,  # seconds after which an open call is not sent: services keep responses for a day
     ) -> None:
-        self.store = SQLiteStore(Path(store)) if isinstance(store, str | os.PathLike) else store
+        self.store = SQLiteStore(store) if isinstance(store, str | os.PathLike) else store
         self.headers, self.max_age = headers, max_age
-        self.run_in_thread: Callable[..., Coroutine[Any, Any, Any]] = getattr(self.store, "run_in_thread", to_thread)
+        self.run_in_thread: Callable[..., Awaitable[Any]] = getattr(self.store, "run_in_thread", to_thread)
 
     @contextmanager
     def once(self, name: str) -> Iterator[OnceBlock]:
         """Give the one POST or PATCH that is sent in this block a name. Once it has its response, nothing is sent."""
         block = OnceBlock(self, name)
-        token = _BLOCK.set(block)
+        token = CURRENT_BLOCK.set(block)
         try:
             yield block
         finally:
-            _BLOCK.reset(token)
+            CURRENT_BLOCK.reset(token)
         if not block.key:
             raise CallError(f"No request of the call {name!r} went through an idempotent transport or adapter.")
 
-    def resume(self, client: Any) -> Iterator[Resumed]:
-        """Send every open call again with this httpx.Client or requests.Session, which adds the credentials."""
-        for call in self.store.open_calls():
-            with self._resume(call) as resumed:
-                resumed.response = client.request(**_arguments(client, call))
-            yield resumed
+    def resume(self, client: Any, **options: Any) -> Iterator[tuple[str, Any]]:
+        """Send every open call again with this httpx.Client or requests.Session, which adds the credentials.
 
-    async def aresume(self, client: Any) -> AsyncIterator[Resumed]:
+        Yield the name of each with its response, or with the exception that keeps it open. `options` are further
+        arguments of `client.request`, such as `timeout`.
+        """
+        for call in self.store.open_calls():
+            try:
+                with self.once(call.name):
+                    result = client.request(**_arguments(client, call), **options)
+            except Exception as error:  # noqa: BLE001 - told with its call: the next ones are independent of it
+                result = error
+            yield call.name, result
+
+    async def aresume(self, client: Any, **options: Any) -> AsyncIterator[tuple[str, Any]]:
         """Do the same with an httpx.AsyncClient."""
         for call in await self.run_in_thread(lambda: list(self.store.open_calls())):
-            with self._resume(call) as resumed:
-                resumed.response = await client.request(**_arguments(client, call))
-            yield resumed
-
-    @contextmanager
-    def _resume(self, call: OutgoingCall) -> Iterator[Resumed]:
-        resumed = Resumed(call.name)
-        try:
-            with self.once(call.name):
-                yield resumed
-        except Exception as error:  # noqa: BLE001 - told with its call: the next ones are independent of it
-            resumed.error = error
+            try:
+                with self.once(call.name):
+                    result = await client.request(**_arguments(client, call), **options)
+            except Exception as error:  # noqa: BLE001 - as above
+                result = error
+            yield call.name, result
 
 
 def _arguments(client: Any, call: OutgoingCall) -> dict[str, Any]:
@@ -118,16 +107,14 @@ def _arguments(client: Any, call: OutgoingCall) -> dict[str, Any]:
 class SQLiteStore:
     """A file that only its owner can read. Each write is a transaction that is on disk when it ends."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         self._execute("CREATE TABLE IF NOT EXISTS calls (name TEXT PRIMARY KEY, created REAL, call, response)")
 
     def add(self, call: OutgoingCall) -> OutgoingCall:
-        insert = "INSERT INTO calls (name, created, call) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-        self._execute(insert, call.name, call.created, _dump(call))
-        (found,) = self._read("name = ?", call.name)
-        return found
+        self._execute("INSERT OR IGNORE INTO calls VALUES (?, ?, ?, NULL)", call.name, call.created, _dump(call))
+        return self._read("name = ?", call.name)[0]
 
     def finish(self, name: str, response: ReceivedResponse) -> ReceivedResponse:
         self._execute("UPDATE calls SET response = ? WHERE name = ? AND response IS NULL", _dump(response), name)
@@ -146,10 +133,7 @@ class SQLiteStore:
 
     def _read(self, condition: str, *values: Any) -> list[OutgoingCall]:
         rows = self._execute(f"SELECT call, response FROM calls WHERE {condition}", *values)  # noqa: S608 - constant
-        return [
-            OutgoingCall(**_load(call) | {"response": response and ReceivedResponse(**_load(response))})
-            for call, response in rows
-        ]
+        return [replace(_load(OutgoingCall, call), response=_load(ReceivedResponse, kept)) for call, kept in rows]
 
     def _execute(self, statement: str, *values: Any) -> list[Any]:
         """Run one transaction on a connection of its own: threads and forked processes share none."""
@@ -162,6 +146,6 @@ def _dump(message: OutgoingCall | ReceivedResponse) -> str:
     return json.dumps({**asdict(message), "body": message.body.decode("latin-1")})
 
 
-def _load(text: str) -> dict[str, Any]:
-    members: dict[str, Any] = json.loads(text)
-    return {**members, "body": members["body"].encode("latin-1")}
+def _load(kind: Any, text: str | None) -> Any:
+    members = text and json.loads(text)
+    return members and kind(**{**members, "body": members["body"].encode("latin-1")})

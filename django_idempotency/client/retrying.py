@@ -3,22 +3,20 @@
 import random
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
-from hashlib import sha256
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import urljoin, urlsplit
 from uuid import uuid4
 
 from django_idempotency.client.calls import ReceivedResponse
-from django_idempotency.client.errors import ChangedRequest, InProgress, OutcomeUnknown, read_error
-from django_idempotency.client.outbox import current_block
+from django_idempotency.client.errors import ChangedRequest, InProgress, OutcomeUnknown, UnrepeatableBody, read_error
+from django_idempotency.client.outbox import CURRENT_BLOCK
 
 R = TypeVar("R")
+_Send = Callable[[Any], tuple[R, ReceivedResponse]]
 _KEYED: Final = ("POST", "PATCH")
 _RETRIED: Final = {425, 429, 502, 503, 504}
-_REMEMBERED: Final = 10_000  # keys
-_OF_THE_BODY: Final = ("content-type", "content-length", "content-encoding", "transfer-encoding")
 
 
 @dataclass(frozen=True)
@@ -39,136 +37,93 @@ class CallRules:
         return request.method in _KEYED or self.header in request.headers
 
 
-@dataclass
-class KeyMemory:
+class KeyMemory(OrderedDict[str, int]):
     """What was sent with which key by one transport, so that a changed body is found before it is sent."""
 
-    rules: CallRules
-    digests: OrderedDict[str, bytes] = field(default_factory=OrderedDict)
-
     def check(self, key: str, body: bytes) -> None:
-        digest = sha256(body).digest()
-        if self.digests.setdefault(key, digest) != digest:
+        if self.setdefault(key, hash(body)) != hash(body):
             raise ChangedRequest(key=key)
-        if len(self.digests) > _REMEMBERED:
-            self.digests.popitem(last=False)
+        if len(self) > 10_000:
+            self.popitem(last=False)
 
 
 class Conversation:
-    """A call with its key: what to send, and after each try how long to wait before the next one."""
+    """A call with its key: the request to send next after a pause. The pause is None once there is a response."""
 
-    def __init__(self, memory: KeyMemory, request: Any, body: bytes) -> None:
-        self.rules, self.request, self._memory, self._body = memory.rules, request, memory, body
-        self.poll = ""  # the address of accepted work: ask there instead of sending the request again
-        self.block = current_block() if request.method in _KEYED else None
-        self._ends = {"deadline": time.monotonic() + self.rules.deadline}  # the rule: when its time is over
-        self._tries = 0
+    def __init__(self, rules: CallRules, memory: KeyMemory, request: Any, body: bytes | None, ask: Any) -> None:
+        """`ask` makes a request for the response of accepted work, from this one, an address and headers."""
+        if body is None:
+            raise UnrepeatableBody
+        self.rules, self.request, self._memory, self._body, self._ask = rules, request, memory, body, ask
+        self.block = CURRENT_BLOCK.get() if request.method in _KEYED else None
+        self.pause: float | None = 0.0
+        self._tries, self._is_accepted = 0, False
+        self._end, self._unknown_end = time.monotonic() + rules.deadline, 0.0
 
     def begin(self) -> ReceivedResponse | None:
         """Give the request its key. Return the response that the call has already, if it has."""
-        headers, header, kept = self.request.headers, self.rules.header, None
-        given = headers.get(header)
-        self.key = f'"{uuid4()}"' if given is None else given
-        if self.block is not None:
-            call = self.block.enter(self.request, self._body, self.key, is_given=given is not None)
-            self.key, kept = call.key, call.response
-        elif given is not None:
-            self._memory.check(given, self._body)
-        headers[header] = self.key
-        return kept
+        headers, header = self.request.headers, self.rules.header
+        is_given = header in headers
+        self.key = headers.setdefault(header, f'"{uuid4()}"')
+        if is_given:
+            self._memory.check(f"{self.request.method} {self.key}", self._body)
+        if self.block is None:
+            return None
+        call = self.block.enter(self.request, self._body, header, is_given=is_given)
+        self.key = headers[header] = call.key
+        return call.response
 
-    def after_failure(self, error: Exception) -> float:
-        """Return how long to wait after a network error; raise it if the deadline does not allow another try."""
-        pause = self._pause("deadline", 0)
-        if pause is None:
-            error.add_note(f"It is not known whether the request took effect. Its key was {self.key}: use it again.")
-            raise error
-        return pause
+    def after_failure(self, error: Exception) -> None:
+        """Plan another try after a network error; raise it if the deadline does not allow one."""
+        error.add_note(f"It is not known whether the request took effect. Its key was {self.key}: use it again.")
+        self._plan(self._end, 0, error)
 
-    def after(self, response: ReceivedResponse) -> float | None:
-        """Return how long to wait before the next try; None if this is the response. Raise what it says went wrong."""
-        error = read_error(response, self.key)
-        rule = None
-        if response.is_replay:
-            pass  # it never changes
-        elif isinstance(error, OutcomeUnknown):
-            rule = "unknown"
-        elif self.rules.wait and (response.is_accepted or (self.poll and response.status == 202)):
-            rule = "wait_for"
-            self._follow(response)
-        elif isinstance(error, InProgress) or response.status in _RETRIED:
-            rule = "deadline"
-        pause = self._pause(rule, response.retry_after) if rule else None
-        if pause is None and error is not None:
-            raise error
-        return pause
+    def after(self, response: ReceivedResponse) -> None:
+        """Plan another try if this is not the response. Raise what it says went wrong for good."""
+        error, end = read_error(response, self.key), 0.0
+        if isinstance(error, OutcomeUnknown):
+            end = self._unknown_end = self._unknown_end or time.monotonic() + self.rules.unknown
+        elif self._follow(response) or isinstance(error, InProgress) or response.status in _RETRIED:
+            end = self._end
+        self._plan(0.0 if response.is_replay else end, response.retry_after, error)  # a replay never changes
 
-    def finish(self, response: ReceivedResponse) -> ReceivedResponse | None:
-        """Keep the outcome of the call. Return the one that was kept before, if it is another."""
-        return self.block.finish(response) if self.block is not None and response.is_outcome else None
+    def _follow(self, response: ReceivedResponse) -> bool:
+        """Return whether the response to accepted work is yet to come. Ask for it where the service says."""
+        if self.rules.wait and response.is_accepted and not self._is_accepted:
+            self._is_accepted, self._end = True, time.monotonic() + self.rules.wait_for
+            url = str(self.request.url)
+            address = urljoin(url, response.headers.get("location", ""))
+            if address != url and urlsplit(address)[:2] == urlsplit(url)[:2]:  # the same origin gets the credentials
+                unfit = ("content-", self.rules.header.lower())  # for a request without a body
+                headers = {k: v for k, v in self.request.headers.items() if not k.lower().startswith(unfit)}
+                self.request = self._ask(self.request, address, headers)
+        if is_coming := self._is_accepted and response.status == 202:
+            self.rules.progress(response.members)
+        return is_coming
 
-    def poll_headers(self) -> dict[str, str]:
-        """Return the headers for the address of accepted work: those of the request, without its body and key."""
-        left_out = (*_OF_THE_BODY, self.rules.header.lower())
-        return {name: value for name, value in self.request.headers.items() if name.lower() not in left_out}
-
-    def _follow(self, response: ReceivedResponse) -> None:
-        """Note where to ask for accepted work. Credentials are sent to the same origin only."""
-        url = str(self.request.url)
-        if response.is_accepted and not self.poll:
-            address = urljoin(url, response.headers.get("location", url))
-            self.poll = address if urlsplit(address)[:2] == urlsplit(url)[:2] and address != url else ""
-        self.rules.progress(response.members)
-
-    def _pause(self, rule: str, least: float) -> float | None:
-        """Return a pause with full jitter, at least as long as the server asked for; None if it ends too late."""
-        now = time.monotonic()
-        end = self._ends.setdefault(rule, now + getattr(self.rules, rule))
-        if rule == "deadline":  # that of accepted work, once there is any
-            end = self._ends.get("wait_for", end)
+    def _plan(self, end: float, least: float, error: Exception | None) -> None:
+        """Plan a pause with full jitter, at least as long as the service asks for, unless it is over after the end."""
         most = self.rules.backoff if least else self.rules.backoff * 2 ** min(self._tries, 30)
         self._tries += 1
         pause = least + random.uniform(0, min(most, self.rules.longest))  # noqa: S311 - it keeps no secret
-        return pause if now + pause <= end else None
+        self.pause = pause if time.monotonic() + pause <= end else None
+        if self.pause is None and error is not None:
+            raise error
 
 
-async def sleep_here(seconds: float) -> None:
-    time.sleep(seconds)
-
-
-async def call_here(function: Callable[..., R], *arguments: Any) -> R:
-    return function(*arguments)
-
-
-async def converse(
-    call: Conversation,
-    send: Callable[[Conversation], Awaitable[tuple[R, ReceivedResponse]]],
-    rebuild: Callable[[ReceivedResponse], R],
-    network_errors: tuple[type[Exception], ...],
-    sleep: Callable[[float], Awaitable[None]] = sleep_here,
-    run: Callable[..., Awaitable[Any]] = call_here,
+def converse(
+    call: Conversation, send: _Send[R], rebuild: Callable[[ReceivedResponse], R], failures: tuple[type[Exception], ...]
 ) -> R:
     """Send until there is a response. Return it as the library's own, or rebuild the one that was kept before."""
-    kept = await run(call.begin)
-    while kept is None:
+    if kept := call.begin():
+        return rebuild(kept)
+    while call.pause is not None:
+        time.sleep(call.pause)
         try:
-            response, received = await send(call)
-        except network_errors as error:
-            pause: float | None = call.after_failure(error)
+            response, received = send(call.request)
+        except failures as error:
+            call.after_failure(error)
         else:
-            pause = call.after(received)
-        if pause is None:
-            kept = await run(call.finish, received)
-            return response if kept is None else rebuild(kept)
-        await sleep(pause)
-    return rebuild(kept)
-
-
-def run_blocking(coroutine: Coroutine[Any, Any, R]) -> R:
-    """Run a coroutine that blocks instead of waiting, as `converse` does by default."""
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        result: R = end.value
-        return result
-    raise RuntimeError("This coroutine has to block.")
+            call.after(received)
+    kept = call.block.finish(received) if call.block else received
+    return response if kept is received else rebuild(kept)

@@ -49,7 +49,8 @@ def with_httpx(
     outbox: Outbox | None = None,
     name: str = "order-17",
 ) -> Got:
-    with httpx.Client(transport=IdempotentTransport(rules=rules), headers={"Authorization": "secret"}) as client:
+    transport = IdempotentTransport(rules=rules)
+    with httpx.Client(transport=transport, headers={"Authorization": "secret"}, follow_redirects=True) as client:
         if outbox is None:
             return got(client.request(method, url, content=body, headers=headers))
         with outbox.once(name):
@@ -68,7 +69,8 @@ def with_async_httpx(
 ) -> Got:
     async def send() -> httpx.Response:
         transport = AsyncIdempotentTransport(rules=rules)
-        async with httpx.AsyncClient(transport=transport, headers={"Authorization": "secret"}) as client:
+        credentials = {"Authorization": "secret"}
+        async with httpx.AsyncClient(transport=transport, headers=credentials, follow_redirects=True) as client:
             if outbox is None:
                 return await client.request(method, url, content=body, headers=headers)
             with outbox.once(name):

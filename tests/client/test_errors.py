@@ -74,6 +74,12 @@ def test_any_other_error_response_is_none_of_these(body: bytes) -> None:
     assert read_error(received(409, body), "") is None
 
 
+def test_a_code_that_is_newer_than_the_client_is_an_error_too() -> None:
+    error = read_error(received(409, b'{"code": "idempotency_newer", "operation_ref": null}'), "")
+    assert type(error) is CallError
+    assert (error.code, error.operation_ref) == ("idempotency_newer", "")
+
+
 def test_a_success_is_never_an_error() -> None:
     assert read_error(received(200, b'{"code": "idempotency_outcome_unknown"}'), "") is None
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import stat
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import httpx
 import pytest
 import requests
+import requests.auth
 
 from django_idempotency.client import (
     AsyncIdempotentTransport,
@@ -19,9 +22,11 @@ from django_idempotency.client import (
     ChangedRequest,
     IdempotentAdapter,
     IdempotentTransport,
+    KeyExpired,
     KeyReused,
     Outbox,
     OutcomeUnknown,
+    OutgoingCall,
     TooOld,
 )
 from tests.client.libraries import FAST, Library, with_httpx
@@ -127,6 +132,50 @@ def test_a_block_without_a_call_is_an_error(service: ScriptedService, outbox: Ou
         _ = 1 / 0
 
 
+def test_a_redirected_call_is_the_same_call(service: ScriptedService, send: Library, outbox: Outbox) -> None:
+    service.script = [Scripted(308, {"Location": "/moved"}), OK]
+    for _ in range(2):
+        assert send("POST", f"{service.url}/", b"body", outbox=outbox) == (201, OK.body)
+    assert [(each.path, each.body) for each in service.got] == [("/", b"body"), ("/moved", b"body")]
+    assert len({request.key for request in service.got}) == 1
+    assert open_names(outbox) == []
+
+
+def test_a_second_call_in_the_block_is_not_sent(service: ScriptedService, outbox: Outbox) -> None:
+    service.script = [OK]
+    key = {"Idempotency-Key": "mine"}
+    with httpx.Client(transport=IdempotentTransport(rules=FAST), headers=key) as client, outbox.once("order-17"):
+        client.post(f"{service.url}/one")
+        with pytest.raises(ChangedRequest):
+            client.post(f"{service.url}/two")
+    assert len(service.got) == 1
+
+
+def test_a_login_that_sends_the_request_again_keeps_its_key(service: ScriptedService, outbox: Outbox) -> None:
+    challenge = Scripted(401, {"WWW-Authenticate": 'Digest realm="r", nonce="n", qop="auth", algorithm=MD5'})
+    service.script = [challenge, OK, challenge, OK]
+    transport, login = IdempotentTransport(rules=FAST), httpx.DigestAuth("ada", "pw")
+    with httpx.Client(transport=transport, auth=login) as client, outbox.once("httpx"):
+        assert client.post(service.url, content=b"body").status_code == 201
+    with requests.Session() as session, outbox.once("requests"):
+        session.mount("http://", IdempotentAdapter(rules=FAST))
+        session.auth = requests.auth.HTTPDigestAuth("ada", "pw")
+        assert session.post(service.url, data=b"body", timeout=30).status_code == 201
+    first, second, third, fourth = (request.key for request in service.got)
+    assert (first, third) == (second, fourth)
+    assert first != third
+    assert open_names(outbox) == []
+
+
+def test_a_call_from_the_future_is_not_sent(service: ScriptedService, outbox: Outbox) -> None:
+    """The clock was wrong when it was stored, or is wrong now."""
+    service.script = [OK]
+    outbox.store.add(OutgoingCall("order-17", "key", "POST", f"{service.url}/", b"{}", {}, time.time() + 86_400))
+    with pytest.raises(TooOld):
+        with_httpx("POST", f"{service.url}/", outbox=outbox)
+    assert service.got == []
+
+
 def leave_open(service: ScriptedService, outbox: Outbox, *names: str) -> None:
     service.script = [Scripted(500)]
     for name in names:
@@ -138,33 +187,60 @@ def test_resume_finishes_what_is_open_with_fresh_credentials(service: ScriptedSe
     first = {request.path: (request.key, request.body) for request in service.got}
     service.script, service.got = [problem(422, "key_reused_with_different_payload"), OK], []
     with httpx.Client(transport=IdempotentTransport(rules=FAST), headers={"Authorization": "fresh"}) as client:
-        one, two, three = outbox.resume(client)
-    assert [one.name, two.name, three.name] == ["one", "two", "three"]
-    assert (type(one.error), two.response.status_code, three.response.status_code) == (KeyReused, 201, 201)
+        resumed = dict(outbox.resume(client))
+    assert list(resumed) == ["one", "two", "three"]
+    assert type(resumed["one"]) is KeyReused
+    assert (resumed["two"].status_code, resumed["three"].status_code) == (201, 201)
     assert {request.path: (request.key, request.body) for request in service.got} == first
     assert {request.headers["authorization"] for request in service.got} == {"fresh"}
     assert open_names(outbox) == ["one"]
 
 
 def test_a_session_of_requests_resumes_too(service: ScriptedService, outbox: Outbox) -> None:
-    leave_open(service, outbox, "one")
-    service.script = [OK]
+    leave_open(service, outbox, "one", "two")
+    service.script = [OK, Scripted(402)]
     with requests.Session() as session:
         session.mount("http://", IdempotentAdapter(rules=FAST))
-        (one,) = outbox.resume(session)
-    assert (one.response.status_code, open_names(outbox)) == (201, [])
+        resumed = [(name, response.status_code) for name, response in outbox.resume(session)]
+    assert (resumed, open_names(outbox)) == ([("one", 201), ("two", 402)], [])
 
 
 def test_and_an_async_client(service: ScriptedService, outbox: Outbox) -> None:
     leave_open(service, outbox, "one", "two")
     service.script = [problem(410, "key_expired"), OK]
 
-    async def resume() -> list[Any]:
+    async def resume() -> dict[str, Any]:
         async with httpx.AsyncClient(transport=AsyncIdempotentTransport(rules=FAST)) as client:
-            return [each async for each in outbox.aresume(client)]
+            return {name: result async for name, result in outbox.aresume(client)}
 
-    one, two = asyncio.run(resume())
-    assert (type(one.error).__name__, two.response.status_code) == ("KeyExpired", 201)
+    resumed = asyncio.run(resume())
+    assert (type(resumed["one"]), resumed["two"].status_code) == (KeyExpired, 201)
+
+
+def test_a_session_without_a_timeout_of_its_own_gets_one(service: ScriptedService, outbox: Outbox) -> None:
+    leave_open(service, outbox, "one")
+    service.script, released = [OK], Event()
+    service.on_request = lambda request: released.wait(30)
+    with requests.Session() as session:
+        session.mount("http://", IdempotentAdapter(rules=GIVEN_UP))
+        ((name, error),) = outbox.resume(session, timeout=0.01)
+    released.set()
+    assert (name, type(error)) == ("one", requests.ReadTimeout)
+
+
+def test_resume_never_makes_another_key(service: ScriptedService, outbox: Outbox) -> None:
+    """A call may be deleted while those before it are sent, and a client may lack the transport."""
+    leave_open(service, outbox, "one", "two")
+    store: Any = outbox.store
+    service.on_request = lambda request: request.path == "/one" and store.forget("two")
+    with httpx.Client(transport=IdempotentTransport(rules=FAST)) as client:
+        assert [name for name, _ in outbox.resume(client)] == ["one", "two"]
+    service.on_request = lambda request: None
+    with httpx.Client() as plain:
+        assert [type(error) for _, error in outbox.resume(plain)] == [CallError, CallError]
+    assert len({request.key for request in service.got if request.path == "/one"}) == 1
+    assert len({request.key for request in service.got if request.path == "/two"}) == 1
+    assert open_names(outbox) == ["one", "two"]
 
 
 def test_callers_at_the_same_time_have_one_key_and_one_response(service: ScriptedService, outbox: Outbox) -> None:
