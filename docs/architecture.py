@@ -153,7 +153,7 @@ def arrow(x: float, top: float, bottom: float) -> str:
     return f'<path d="M{x},{top} V{bottom}" stroke="var(--faint)" stroke-width="2" marker-end="url(#head)"/>'
 
 
-def picture(name: str, height: float, parts: list[str]) -> str:
+def titled(name: str, height: float, parts: list[str]) -> str:
     return svg(TITLES[name], WIDTH, height, parts, font=MONO)
 
 
@@ -175,7 +175,7 @@ def rooms() -> str:
             drawn, height = room_box(room, y)
             parts.append(drawn)
             y += height + 6
-    return picture("rooms", y, parts)
+    return titled("rooms", y, parts)
 
 
 def room_box(room: Room, y: float) -> tuple[str, float]:
@@ -222,7 +222,7 @@ def flow(name: str, acts: dict[str, list[Line]]) -> str:
         for number, (x, below) in enumerate(pairwise(lefts)):
             parts.append(arrow(max(x, below) + 14, y + ROW * number + BOX, y + ROW * (number + 1)))
         y += ROW * len(lines) + 8
-    return picture(name, y, parts)
+    return titled(name, y, parts)
 
 
 def words(picture: str) -> list[str]:

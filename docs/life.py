@@ -18,7 +18,7 @@ HEIGHT: Final = 56
 ARROWS: Final = (  # path, label, where the label is
     ("M95,76 V117", "claim", (103, 101)),
     ("M95,176 V237", "commit", (103, 212)),
-    ("M170,158 Q315,158 315,237", "crash, expired lease", (176, 196)),
+    ("M170,158 Q315,158 315,237", "crash, expired lease", (184, 210)),
     ("M315,296 V357", "", (0, 0)),
     ("M240,398 Q95,398 95,299", "it happened", (118, 414)),
     ("M390,388 Q406,388 406,300 Q406,136 173,136", "it did not happen: it may run again", (186, 120)),

@@ -42,7 +42,7 @@ VIEW, LOOK = Note("view", "your view"), Step("view", "database", "look up")
 CLAIMED = (Step("view", "database", "claim"), in_state("in_progress"))
 CALL, DONE = Step("view", "provider", "charge"), Step("provider", "view", "done")
 
-ATOMIC: Final = (
+ATOMIC: Final[Story] = (
     REQUEST,
     *arrows("view", "database", "BEGIN", "look up"),
     VIEW,
@@ -53,7 +53,7 @@ ATOMIC: Final = (
     *writes("view", "look up"),
     REPLAY,
 )
-LEASED: Final = (
+LEASED: Final[Story] = (
     REQUEST,
     *CLAIMED,
     VIEW,
@@ -66,7 +66,7 @@ LEASED: Final = (
     LOOK,
     REPLAY,
 )
-OPERATION: Final = (
+OPERATION: Final[Story] = (
     REQUEST,
     *CLAIMED,
     Step("view", "database", "arguments"),
@@ -86,7 +86,7 @@ OPERATION: Final = (
     in_state("completed"),
     CREATED,
 )
-DEFERRED: Final = (
+DEFERRED: Final[Story] = (
     REQUEST,
     *CLAIMED,
     VIEW,
@@ -103,7 +103,7 @@ DEFERRED: Final = (
     LOOK,
     REPLAY,
 )
-ONCE: Final = (
+ONCE: Final[Story] = (
     Step("caller", "once", "call"),
     Step("once", "database", "claim"),
     in_state("in_progress"),

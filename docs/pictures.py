@@ -121,7 +121,8 @@ def _arrow(places: Mapping[str, int], step: Step, y: int) -> Iterator[str]:
         yield f'<path d="{cross}" stroke="var(--warn)" stroke-width="2.4" fill="none"/>'
     right = max(start, end)
     left = max(x for x in places.values() if x < right)  # the label of a long arrow is in its last gap
-    yield f'<text x="{(left + right) / 2:g}" y="{y - 6}" fill="var(--ink)">{step.label}</text>'
+    middle = (left + right) / 2 - (8 if step.lost and end > start else 0)  # clear of the cross
+    yield f'<text x="{middle:g}" y="{y - 6}" fill="var(--ink)">{step.label}</text>'
 
 
 def between(text: str, begin: str, end: str, written: str) -> str:

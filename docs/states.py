@@ -50,7 +50,7 @@ ROUTES: dict[Arrow, tuple[tuple[Point, ...], Point]] = {
     (S.UNKNOWN, S.PENDING): (((420, 378), (365, 378), (365, 250), (210, 250), (210, 227)), (285, 250)),
     (S.UNKNOWN, S.FAILED_RETRYABLE): (((420, 402), (240, 402)), (310, 402)),
     (S.UNKNOWN, S.COMPLETED): (((600, 390), (840, 390), (840, 227)), (720, 390)),
-    (S.UNKNOWN, S.DEAD_LETTER): (((460, 417), (460, 543)), (460, 510)),
+    (S.UNKNOWN, S.DEAD_LETTER): (((460, 417), (460, 543)), (432, 510)),
     (S.DEAD_LETTER, S.UNKNOWN): (((540, 543), (540, 417)), (582, 510)),
     (S.DEAD_LETTER, S.COMPLETED): (((600, 570), (870, 570), (870, 227)), (720, 570)),
     (S.DEAD_LETTER, S.FAILED_RETRYABLE): (((420, 570), (180, 570), (180, 417)), (300, 570)),

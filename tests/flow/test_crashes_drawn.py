@@ -23,7 +23,8 @@ from django_idempotency.maintenance import reconcile, sweep
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.reconciliation import Landed, NotLanded, Verdict, reconciler
 from django_idempotency.testing import grace_over, lease_over
-from docs.crashes import CRASHES, IMAGES, PAGE, Crash, page, picture
+from docs.crashes import CRASHES, PAGE, Crash, page, picture
+from docs.pictures import IMAGES
 from testproject.payments.models import LedgerEntry
 from tests.kit.databases import sessions
 from tests.kit.threads import wait_until

@@ -26,8 +26,8 @@ from django_idempotency.once import Claim, once
 from django_idempotency.operations import Op, operation, perform
 from django_idempotency.store import attempts, claims, operations, records
 from django_idempotency.testing import lease_over
-from docs.modes import DRAWINGS, IMAGES, PAGE, Drawing, page, picture
-from docs.pictures import Note, Step
+from docs.modes import DRAWINGS, PAGE, Drawing, page, picture
+from docs.pictures import IMAGES, Note, Step
 from testproject.payments.models import LedgerEntry
 from tests.flow.test_crashes_drawn import die, in_another_process, send
 
@@ -47,6 +47,9 @@ LABELS: Final = {
     operations.MARK: "step",
 }
 TARGETS: Final = {row.cite: row.target for row in TRANSITIONS}
+TABLE: Final = LedgerEntry._meta.db_table
+# The package's statements quote no table, Django's do.
+WRITES: Final = ("INSERT INTO idempotency_key", "UPDATE idempotency_key", *(f"INSERT INTO {q}{TABLE}" for q in '"`'))
 STATES: Final = {status.value for status in Status}
 
 
@@ -71,24 +74,24 @@ class Journal(logging.Handler):
         word = str(getattr(record, "sql", "")).partition(" ")[0]
         if word in ("BEGIN", "COMMIT", "ROLLBACK"):
             self.add(self.actor, "database", word)
+            if word == "ROLLBACK":
+                self.uncommitted = ""
             self._show_state()
 
     def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
         """Receive a statement, and keep those that read or change a record or the project's rows."""
         result = execute(sql, params, many, context)
-        if context["cursor"].rowcount == 0 and not sql.startswith("SELECT"):
-            return result
-        if sql.startswith("INSERT") and LedgerEntry._meta.db_table in sql:
-            self.add(self.actor, "database", "your rows")
-        for statement, label in LABELS.items():
-            if sql.endswith(statement.text(connection.vendor)):
-                self.add(self.actor, "database", self._name(label, params))
-                self.uncommitted = next((TARGETS[cite].value for cite in statement.cites), self.uncommitted)
+        statement = next((each for each in LABELS if sql.endswith(each.text(connection.vendor))), None)
+        if statement is None and sql.startswith(WRITES):
+            self.add(self.actor, "database", "your rows" if TABLE in sql else sql)
+        elif statement is not None and context["cursor"].rowcount:
+            self.add(self.actor, "database", self._label(LABELS[statement], params))
+            self.uncommitted = next((TARGETS[cite].value for cite in statement.cites), self.uncommitted)
         if not connection.in_atomic_block:
             self._show_state()
         return result
 
-    def _name(self, label: str, params: Any) -> str:
+    def _label(self, label: str, params: Any) -> str:
         if label == "step":
             done = Progress.load(params["progress"]).steps[-1].state is StepState.DONE
             return "step done" if done else "step begun"
