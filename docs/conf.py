@@ -60,7 +60,7 @@ ogp_social_cards = {"enable": False}
 
 html_theme = "furo"
 html_static_path = ["_static"]
-html_css_files = ["checklist.css", "pictures.css"]
+html_css_files = ["checklist.css"]
 html_title = f"Django Idempotency {release}"  # the name of the package would break inside the word
 html_baseurl = DOCUMENTATION  # of every version: a search engine leads to the latest
 html_theme_options = {"source_repository": REPOSITORY, "source_branch": "main", "source_directory": "docs/"}
