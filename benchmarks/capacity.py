@@ -22,7 +22,7 @@ from testproject.servers import ROOT
 
 MILLION: Final = 1_000_000  # keys, and bytes of a MB
 SCALES: Final = (1, 10, 100)  # million keys a day
-COLOURS: Final = ("#2563eb", "#d97706", "#059669", "#9333ea")
+COLOURS: Final = ("line-1", "line-2", "line-3", "line-4")
 PICTURE: Final = ROOT / "docs" / "images" / "capacity.svg"
 
 

@@ -25,7 +25,7 @@ from benchmarks.views import BODY, PLAIN, Figures, describe_machine, run_round, 
 from testproject.servers import ROOT, prepare_database
 
 KINDS: Final = ("bare", "leased", "atomic", "replay")
-COLOURS: Final = {"leased": "#2563eb", "atomic": "#059669", "replay": "#d97706"}
+COLOURS: Final = {"leased": "line-1", "atomic": "line-3", "replay": "line-2"}
 PICTURE: Final = ROOT / "docs" / "images" / "growth.svg"
 REQUESTS: Final = 256  # of all clients, in one round
 

@@ -11,26 +11,24 @@ from textwrap import wrap
 from typing import Final, NamedTuple
 from xml.sax.saxutils import escape, unescape
 
+from docs.pictures import IMAGES, MONO, svg
 from docs.traces import DATABASE, YOURS, Line, flows
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PACKAGE: Final = ROOT / "django_idempotency"
-IMAGES: Final = ROOT / "docs" / "images"
 PREFIX: Final = "architecture-"
 
 WIDTH: Final = 420  # legible on a phone without zooming
 STEP, ROW, BOX, EDGE = 14, 28, 22, 4
 CHARACTERS: Final = 50
-# Colours that stand on a light and on a dark page; every text brings its own background.
-LINE, LABEL, INK = "#7b8794", "#475569", "#1e293b"
 COLOURS: Final = {
-    "your code": "#fecaca",
-    "entrance": "#fde68a",
-    "http": "#fed7aa",
-    "flow": "#bfdbfe",
-    "store": "#bbf7d0",
-    "database": "#e2e8f0",
-    "base": "#ddd6fe",
+    "your code": "red",
+    "entrance": "amber",
+    "http": "orange",
+    "flow": "blue",
+    "store": "green",
+    "database": "grey",
+    "base": "violet",
 }
 LANES: Final = list(COLOURS)
 
@@ -140,34 +138,27 @@ def contents(room: Room) -> list[str]:
 # Drawing
 
 
-def text(x: float, y: float, content: str, size: float = 13, colour: str = INK, style: str = "") -> str:
+def text(x: float, y: float, content: str, size: float = 13, colour: str = "var(--ink)", style: str = "") -> str:
     return f'<text x="{x}" y="{y}" font-size="{size}" fill="{colour}"{style}>{escape(content)}</text>'
 
 
 def box(x: float, y: float, width: float, height: float, colour: str, radius: int = 5) -> str:
     return (
-        f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="{radius}" fill="{colour}" '
-        f'stroke="{LINE}" stroke-width="1"/>'
+        f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="{radius}" fill="var(--{colour})" '
+        'stroke="var(--rule)"/>'
     )
 
 
 def arrow(x: float, top: float, bottom: float) -> str:
-    return f'<path d="M{x},{top} V{bottom}" stroke="{LINE}" stroke-width="2" marker-end="url(#head)"/>'
+    return f'<path d="M{x},{top} V{bottom}" stroke="var(--faint)" stroke-width="2" marker-end="url(#head)"/>'
 
 
-def svg(name: str, height: float, parts: list[str]) -> str:
-    head = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"',
-        ' role="img" aria-labelledby="title" font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace">',
-        f'<title id="title">{escape(TITLES[name])}</title>',
-        '<defs><marker id="head" viewBox="0 0 10 10" refX="8" refY="5" markerWidth="5" markerHeight="5" orient="auto">',
-        f'<path d="M0,0 L10,5 L0,10 z" fill="{LINE}"/></marker></defs>',
-    ]
-    return "\n".join([*head, *parts, "</svg>"]) + "\n"
+def titled(name: str, height: float, parts: list[str]) -> str:
+    return svg(TITLES[name], WIDTH, height, parts, font=MONO)
 
 
 def heading(y: float, title: str) -> str:
-    return box(EDGE, y, WIDTH - 2 * EDGE, 26, LABEL) + "\n" + text(14, y + 18, title, 14, "#ffffff", BOLD)
+    return box(EDGE, y, WIDTH - 2 * EDGE, 26, "label") + "\n" + text(14, y + 18, title, 14, "#ffffff", BOLD)
 
 
 BOLD: Final = ' font-weight="bold"'
@@ -184,7 +175,7 @@ def rooms() -> str:
             drawn, height = room_box(room, y)
             parts.append(drawn)
             y += height + 6
-    return svg("rooms", y, parts)
+    return titled("rooms", y, parts)
 
 
 def room_box(room: Room, y: float) -> tuple[str, float]:
@@ -196,7 +187,7 @@ def room_box(room: Room, y: float) -> tuple[str, float]:
     lines += [(line, 13, BOLD) for line in wrap("imports " + ", ".join(targets), CHARACTERS) if targets]
     height = 17 * len(lines) + 12
     drawn = [box(EDGE, y, WIDTH - 2 * EDGE, height, COLOURS[room.lane])]
-    drawn += [text(14, y + 20 + 17 * place, line, size, INK, style) for place, (line, size, style) in enumerate(lines)]
+    drawn += [text(14, y + 20 + 17 * place, line, size, style=style) for place, (line, size, style) in enumerate(lines)]
     return "\n".join(drawn), height
 
 
@@ -226,12 +217,12 @@ def flow(name: str, acts: dict[str, list[Line]]) -> str:
             top = y + ROW * (number - 1)
             said = f'{escape(line.module)} <tspan font-weight="normal">{escape(line.does)}</tspan>'
             parts.append(box(x, top, WIDTH - EDGE - x, BOX, COLOURS[lane_of(line.module)]))
-            parts.append(f'<text x="{x + 7}" y="{top + 15}" font-size="13" fill="{INK}"{BOLD}>{said}</text>')
-            parts.append(text(WIDTH - EDGE - 7, top + 15, str(number), 11, INK, ' text-anchor="end"'))
+            parts.append(f'<text x="{x + 7}" y="{top + 15}" font-size="13" fill="var(--ink)"{BOLD}>{said}</text>')
+            parts.append(text(WIDTH - EDGE - 7, top + 15, str(number), 11, style=' text-anchor="end"'))
         for number, (x, below) in enumerate(pairwise(lefts)):
             parts.append(arrow(max(x, below) + 14, y + ROW * number + BOX, y + ROW * (number + 1)))
         y += ROW * len(lines) + 8
-    return svg(name, y, parts)
+    return titled(name, y, parts)
 
 
 def words(picture: str) -> list[str]:

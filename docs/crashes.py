@@ -4,36 +4,16 @@
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final, NamedTuple
 
-from docs import life
+from docs.pictures import DOCS, IMAGES, Note, Step, between, draw
 
-DOCS: Final = Path(__file__).parent
-IMAGES: Final = DOCS / "images"
 PAGE: Final = DOCS / "explanation" / "how-it-fails.md"
 BEGIN, END = "<!-- written by docs/crashes.py: begin {} -->\n", "<!-- written by docs/crashes.py: end {} -->\n"
-THEMES: Final = life.THEMES
-
-LANES: Final = {"client": 40, "process": 150, "database": 270, "provider": 370}
-WIDTH, ROW, TOP = 412, 32, 46
-
-
-class Step(NamedTuple):
-    """An arrow; one that is lost does not arrive."""
-
-    source: str
-    target: str
-    label: str
-    lost: bool = False
-
-
-class Note(NamedTuple):
-    """What happens in one lane; `kind` chooses the colour."""
-
-    lane: str
-    label: str
-    kind: str = ""
+LANES: Final = {
+    "atomic": ("client", "process", "database"),
+    "leased": ("client", "process", "database", "provider"),
+}
 
 
 class Crash(NamedTuple):
@@ -50,7 +30,7 @@ class Crash(NamedTuple):
 
     @property
     def file(self) -> str:
-        return f"crash-{self.mode}-{self.name.lower().replace(' ', '-')}"
+        return f"crash-{self.mode}-{self.name.lower().replace(' ', '-')}.svg"
 
 
 RETRIES: Final = {  # label of the arrow, and the sentence
@@ -66,32 +46,31 @@ VERDICTS: Final = {
     "landed": "the reconciler, which finds the charge, writes your rows and stores the response.",
     "not executed": "the reconciler, which finds no charge. When the grace period has ended, the next retry runs.",
 }
-KINDS: Final = {"completed": "good", "in_progress": "", "unknown": "warn", "": ""}
 
 ARRIVE, GONE = Step("client", "process", "request"), Step("process", "client", "201", lost=True)
 CLAIM, BEGUN = Step("process", "database", "claim"), Step("process", "database", "BEGIN")
-VIEW, KILLED = Note("process", "your view"), Note("process", "killed", "warn")
+VIEW, KILLED = Note("process", "your view"), Note("process", "killed")
 CALL, DONE = Step("process", "provider", "charge"), Step("provider", "process", "done")
 STORE, COMMIT = Step("process", "database", "rows, response"), Step("process", "database", "COMMIT")
-LOST = COMMIT._replace(lost=True)
-LEASED = (ARRIVE, CLAIM, VIEW, CALL, DONE, STORE, COMMIT)
+LOST, UNDONE = COMMIT._replace(lost=True), COMMIT._replace(label="ROLLBACK")
+LEASED = (ARRIVE, CLAIM, VIEW, CALL, DONE, BEGUN, STORE, COMMIT)
 ATOMIC = (ARRIVE, BEGUN, VIEW, STORE, COMMIT)
-EXPIRED = (Note("process", "lease expires", "warn"), Note("database", "unknown", "warn"))
+EXPIRED = (Note("process", "lease expires"), Note("database", "unknown"))
 RAN_AGAIN = (
     Note("database", "not executed"),
     Step("client", "process", "retry"),
     Step("process", "client", "201, runs"),
 )
 SWEPT = (*LEASED[:5], KILLED, Step("process", "database", "sweep", lost=True))
-LATE = (*LEASED[:5], *EXPIRED, STORE, COMMIT)
-TOO_LATE = (*LEASED[:3], *EXPIRED, *RAN_AGAIN, CALL, DONE, STORE._replace(lost=True))
+LATE = (*LEASED[:5], *EXPIRED, BEGUN, STORE, COMMIT)
+TOO_LATE = (*LEASED[:3], *EXPIRED, *RAN_AGAIN, CALL, DONE, BEGUN, STORE._replace(lost=True), UNDONE)
 
 ROLLED_BACK = "The database rolls the transaction back."
 NEXT = "The next request or the next sweep marks the record as unknown."
-COUNTS = "No verdict was there yet, so the late response counts."
+COUNTS = "There was no verdict yet, so the late response counts."
 FENCED = (
-    "The late handler lost its fence, so its rows are rolled back and its own client gets the stored response. "
-    "The downstream key is the same, so the provider made one charge."
+    "The late handler no longer owns the record: its rows are rolled back, and its client gets the stored response. "
+    "It sent the same downstream key, so the provider made one charge."
 )
 
 CRASHES: Final = (
@@ -105,7 +84,7 @@ CRASHES: Final = (
     Crash("leased", "after the claim", LEASED[:2], "in_progress", 0, 0, "running", "not executed"),
     Crash("leased", "before the call", LEASED[:3], "in_progress", 0, 0, "running", "not executed"),
     Crash("leased", "after the call", LEASED[:5], "in_progress", 0, 1, "running", "landed"),
-    Crash("leased", "COMMIT lost", (*LEASED[:6], LOST), "in_progress", 0, 1, "running", "landed"),
+    Crash("leased", "COMMIT lost", (*LEASED[:7], LOST), "in_progress", 0, 1, "running", "landed"),
     Crash("leased", "COMMIT arrived", LEASED, "completed", 1, 1, "replay", ""),
     Crash("leased", "before the response", LEASED, "completed", 1, 1, "replay", ""),
     Crash("leased", "client gone", (*LEASED, GONE), "completed", 1, 1, "replay", "", killed=False),
@@ -118,50 +97,14 @@ CRASHES: Final = (
 def story(crash: Crash) -> Iterator[Step | Note]:
     yield from crash.before
     if crash.killed:
-        yield Note("process", "killed", "warn")
-    yield Note("database", crash.record or "nothing", KINDS[crash.record])
+        yield KILLED
+    yield Note("database", crash.record or "nothing")
     yield Step("client", "process", "retry")
     yield Step("process", "client", RETRIES[crash.retry][0])
 
 
-def draw(crash: Crash, colours: life.Colours) -> str:
-    kinds = {"": colours.faint, "good": colours.good, "warn": colours.warn}
-    items = list(story(crash))
-    height = TOP + ROW * len(items) + 20
-    lanes = [name for name in LANES if name != "provider" or crash.mode == "leased"]
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
-        'font-family="system-ui, sans-serif" font-size="13.5" text-anchor="middle">',
-        f'<defs><marker id="a" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-        f'<path d="M0,0 L8,4 L0,8 z" fill="{colours.faint}"/></marker></defs>',
-    ]
-    for name in lanes:
-        parts.append(f'<path d="M{LANES[name]},30 V{height - 6}" stroke="{colours.faint}" stroke-dasharray="2 4"/>')
-        parts.append(f'<text x="{LANES[name]}" y="22" font-weight="600" fill="{colours.text}">{name}</text>')
-    for number, item in enumerate(items):
-        y = TOP + ROW * number + 20
-        parts += _note(item, y, kinds[item.kind], colours) if isinstance(item, Note) else _arrow(item, y, colours)
-    return "\n".join([*parts, "</svg>", ""])
-
-
-def _note(note: Note, y: int, colour: str, colours: life.Colours) -> Iterator[str]:
-    width, x = 8 * len(note.label) + 16, LANES[note.lane]
-    yield (
-        f'<rect x="{x - width / 2:g}" y="{y - 18}" width="{width}" height="24" rx="6" fill="{colours.fill}" '
-        f'stroke="{colour}" stroke-width="1.6"/>'
-    )
-    yield f'<text x="{x}" y="{y - 1}" fill="{colours.text}">{note.label}</text>'
-
-
-def _arrow(step: Step, y: int, colours: life.Colours) -> Iterator[str]:
-    start, end = LANES[step.source], LANES[step.target]
-    aim = end - (22 if step.lost else 4) * (1 if end > start else -1)
-    yield f'<path d="M{start},{y} H{aim}" stroke="{colours.faint}" stroke-width="1.6" marker-end="url(#a)"/>'
-    if step.lost:
-        cross = f"M{aim - 5 + (8 if end > start else -8)},{y - 5} l10,10 m0,-10 l-10,10"
-        yield f'<path d="{cross}" stroke="{colours.warn}" stroke-width="2.4" fill="none"/>'
-    middle = (max(start, end) + LANES["database"]) / 2 if "provider" in step[:2] else (start + end) / 2
-    yield f'<text x="{middle:g}" y="{y - 6}" fill="{colours.text}">{step.label}</text>'
+def picture(crash: Crash) -> str:
+    return draw(f"{crash.mode.capitalize()}: {crash.name}", LANES[crash.mode], list(story(crash)))
 
 
 def left_behind(crash: Crash) -> str:
@@ -174,8 +117,11 @@ def left_behind(crash: Crash) -> str:
 def section(crash: Crash) -> str:
     alt = f"{crash.name[0].upper()}{crash.name[1:]}, {crash.mode} mode: {left_behind(crash)}"
     lines = [f"### {crash.mode.capitalize()}: {crash.name}", ""]
-    lines += [f"![{alt}](../images/{crash.file}-{theme}.svg){{.only-{theme}}}" for theme in THEMES]
-    lines += ["", *_bullet("Left behind", f"{left_behind(crash)} {crash.remark}".strip())]
+    lines += [
+        f"![{alt}](../images/{crash.file})",
+        "",
+        *_bullet("Left behind", f"{left_behind(crash)} {crash.remark}".strip()),
+    ]
     lines += _bullet("A retry", RETRIES[crash.retry][1])
     if crash.verdict:
         lines += _bullet("Settled by", VERDICTS[crash.verdict])
@@ -187,17 +133,13 @@ def _bullet(name: str, text: str) -> list[str]:
 
 
 def page(text: str) -> str:
-    for mode in ("atomic", "leased"):
-        begin, end = BEGIN.format(mode), END.format(mode)
-        head, _, rest = text.partition(begin)
-        tail = rest.partition(end)[2]
+    for mode in LANES:
         sections = "".join(section(crash) for crash in CRASHES if crash.mode == mode)
-        text = f"{head}{begin}\n{sections}{end}{tail}"
+        text = between(text, BEGIN.format(mode), END.format(mode), f"\n{sections}")
     return text
 
 
 if __name__ == "__main__":
     PAGE.write_text(page(PAGE.read_text()))
     for crash in CRASHES:
-        for theme, colours in THEMES.items():
-            (IMAGES / f"{crash.file}-{theme}.svg").write_text(draw(crash, colours))
+        (IMAGES / crash.file).write_text(picture(crash))

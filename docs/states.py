@@ -1,15 +1,14 @@
 """Draw the states and write their tables from the one place that defines them: `python -m docs.states`."""
 
 from collections import defaultdict
-from pathlib import Path
 from typing import TypeAlias
 from xml.sax.saxutils import escape
 
 from django_idempotency import Status
 from django_idempotency.core.transitions import TRANSITIONS, Edge, Guard, Transition
+from docs.pictures import DOCS, IMAGES, between, svg
 
-DOCS = Path(__file__).resolve().parent
-PICTURE = DOCS / "images" / "states.svg"
+PICTURE = IMAGES / "states.svg"
 PAGE = DOCS / "reference" / "states.md"
 BEGIN, END = "<!-- written by docs/states.py: begin -->\n", "<!-- written by docs/states.py: end -->\n"
 
@@ -20,21 +19,17 @@ ABSENT, DELETED = "no record", Edge.DELETED.value
 S = Status
 WIDTH, HEIGHT = 180, 54
 ONE_LINE = 7  # names in a box
-# Colours that stand on a light and on a dark page; every box and label brings its own background.
-LINE, LABEL, INK = "#7b8794", "#475569", "#1e293b"
-BLUE, GREEN, RED, VIOLET, AMBER, GREY = "#bfdbfe", "#bbf7d0", "#fecaca", "#ddd6fe", "#fde68a", "#e2e8f0"
-
 BOXES: dict[str, tuple[Point, str]] = {
-    ABSENT: ((510, 50), GREY),
-    S.PENDING: ((150, 200), BLUE),
-    S.IN_PROGRESS: ((510, 200), BLUE),
-    S.COMPLETED: ((890, 200), GREEN),
-    S.FAILED_RETRYABLE: ((150, 390), VIOLET),
-    S.UNKNOWN: ((510, 390), AMBER),
-    S.DEAD_LETTER: ((510, 570), AMBER),
-    S.FAILED: ((150, 740), RED),
-    DELETED: ((510, 740), GREY),
-    S.EXPIRED: ((890, 740), GREY),
+    ABSENT: ((510, 50), "grey"),
+    S.PENDING: ((150, 200), "blue"),
+    S.IN_PROGRESS: ((510, 200), "blue"),
+    S.COMPLETED: ((890, 200), "green"),
+    S.FAILED_RETRYABLE: ((150, 390), "violet"),
+    S.UNKNOWN: ((510, 390), "amber"),
+    S.DEAD_LETTER: ((510, 570), "amber"),
+    S.FAILED: ((150, 740), "red"),
+    DELETED: ((510, 740), "grey"),
+    S.EXPIRED: ((890, 740), "grey"),
 }
 
 # Each arrow's corners, and where its label sits.
@@ -55,7 +50,7 @@ ROUTES: dict[Arrow, tuple[tuple[Point, ...], Point]] = {
     (S.UNKNOWN, S.PENDING): (((420, 378), (365, 378), (365, 250), (210, 250), (210, 227)), (285, 250)),
     (S.UNKNOWN, S.FAILED_RETRYABLE): (((420, 402), (240, 402)), (310, 402)),
     (S.UNKNOWN, S.COMPLETED): (((600, 390), (840, 390), (840, 227)), (720, 390)),
-    (S.UNKNOWN, S.DEAD_LETTER): (((460, 417), (460, 543)), (460, 510)),
+    (S.UNKNOWN, S.DEAD_LETTER): (((460, 417), (460, 543)), (432, 510)),
     (S.DEAD_LETTER, S.UNKNOWN): (((540, 543), (540, 417)), (582, 510)),
     (S.DEAD_LETTER, S.COMPLETED): (((600, 570), (870, 570), (870, 227)), (720, 570)),
     (S.DEAD_LETTER, S.FAILED_RETRYABLE): (((420, 570), (180, 570), (180, 417)), (300, 570)),
@@ -98,12 +93,14 @@ def box(name: str, stays: list[str]) -> str:
     (x, y), colour = BOXES[name]
     dashed = "" if name in set(Status) else ' stroke-dasharray="5 4"'
     frame = f'<rect x="{x - WIDTH // 2}" y="{y - HEIGHT // 2}" width="{WIDTH}" height="{HEIGHT}" rx="8" '
-    frame += f'fill="{colour}" stroke="{LINE}" stroke-width="1.5"{dashed}/>'
+    frame += f'fill="var(--{colour})" stroke="var(--faint)" stroke-width="1.5"{dashed}/>'
     names = ["↻", *stays] if stays else []
     half = len(names) if len(names) <= ONE_LINE else (len(names) + 1) // 2
     lines = [" ".join(line) for line in (names[:half], names[half:]) if line]
-    title = text(x, y + 6 - 8 * len(lines), 17, INK, name, ' font-weight="bold"')
-    below = [text(x, y + 24 - 8 * len(lines) + 14 * number, 12, INK, line) for number, line in enumerate(lines)]
+    title = text(x, y + 6 - 8 * len(lines), 17, "var(--ink)", name, ' font-weight="bold"')
+    below = [
+        text(x, y + 24 - 8 * len(lines) + 14 * number, 12, "var(--ink)", line) for number, line in enumerate(lines)
+    ]
     return "\n".join([frame, title, *below])
 
 
@@ -116,26 +113,21 @@ def label(route: Arrow, rows: list[str]) -> str:
     x, y = ROUTES[route][1]
     content = ", ".join(rows)
     width = 8 * len(content) + 12
-    pill = f'<rect x="{x - width // 2}" y="{y - 10}" width="{width}" height="20" rx="10" fill="{LABEL}"/>'
+    pill = f'<rect x="{x - width // 2}" y="{y - 10}" width="{width}" height="20" rx="10" fill="var(--label)"/>'
     return f"{pill}\n{text(x, y + 5, 13, '#ffffff', content)}"
 
 
 def picture() -> str:
     moves, stays = arrows()
     parts = [
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1060 866" role="img" aria-labelledby="title"',
-        ' font-family="system-ui, sans-serif" text-anchor="middle">',
-        '<title id="title">The states of a record; each arrow carries the rows of the table that take it</title>',
-        '<defs><marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">',
-        f'<path d="M0,0 L10,5 L0,10 z" fill="{LINE}"/></marker></defs>',
-        f'<g fill="none" stroke="{LINE}" stroke-width="2" stroke-linejoin="round">',
+        '<g fill="none" stroke="var(--faint)" stroke-width="2" stroke-linejoin="round">',
         *(arrow(route) for route in ROUTES),
         "</g>",
         *(box(name, stays[name]) for name in BOXES),
         *(label(route, moves[route]) for route in ROUTES),
-        "</svg>",
     ]
-    return "\n".join(parts) + "\n"
+    title = "The states of a record; each arrow carries the rows of the table that take it"
+    return svg(title, 1060, 866, parts, attributes=' text-anchor="middle"')
 
 
 def cells(*columns: str) -> str:
@@ -156,11 +148,9 @@ def tables() -> str:
 
 
 def page(old: str) -> str:
-    before, rest = old.split(BEGIN)
-    return before + BEGIN + tables() + END + rest.split(END)[1]
+    return between(old, BEGIN, END, tables())
 
 
 if __name__ == "__main__":
-    PICTURE.parent.mkdir(exist_ok=True)
     PICTURE.write_text(picture(), encoding="utf-8")
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

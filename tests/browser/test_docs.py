@@ -21,6 +21,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = (
     "index",
     "start/quick-start",
+    "start/choose-a-mode",
     "how-to/index",
     "how-to/admin",
     "how-to/dashboard",

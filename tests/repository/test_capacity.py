@@ -62,7 +62,7 @@ def read_tables(text: str) -> Iterator[list[dict[str, str]]]:
 
 def test_a_chart_has_a_point_for_each_value_between_its_marks() -> None:
     chart = Chart("disk", ["1", "2", "3"], {"1 d": [0, 5, 20], "7 d": [10, 10, 10]}, marks=(0, 5, 10))
-    picture = ElementTree.fromstring(draw("two lines", {"1 d": "#2563eb", "7 d": "#d97706"}, [chart, chart]))  # noqa: S314 - drawn above
+    picture = ElementTree.fromstring(draw("two lines", {"1 d": "line-1", "7 d": "line-2"}, [chart, chart]))  # noqa: S314 - drawn above
     places = [
         [tuple(map(float, place.split(","))) for place in line.attrib["points"].split()]
         for line in picture.iter(f"{SVG}polyline")
@@ -74,4 +74,4 @@ def test_a_chart_has_a_point_for_each_value_between_its_marks() -> None:
         assert [down for _, down in second] == [top] * 3
     assert all(LEFT < across < WIDTH - RIGHT and 0 < down < 2 * HEIGHT + 30 for line in places for across, down in line)
     background = next(picture.iter(f"{SVG}rect")).attrib
-    assert (background["fill"], background["width"]) == ("#ffffff", str(WIDTH))
+    assert (background["fill"], background["width"]) == ("var(--page)", str(WIDTH))

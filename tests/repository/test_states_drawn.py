@@ -1,10 +1,27 @@
-"""The picture and the tables of docs/reference/states.md are what the code says."""
+"""The pictures of a record's life and the tables of docs/reference/states.md are what the code says."""
 
+import re
+from itertools import combinations
+
+from docs import life
 from docs.states import BOXES, HEIGHT, PAGE, PICTURE, ROUTES, WIDTH, Point, page, picture
 
 
 def test_picture_is_drawn_from_the_table() -> None:
     assert PICTURE.read_bytes() == picture().encode(), "run: python -m docs.states"
+
+
+def test_five_boxes_are_drawn_by_the_code() -> None:
+    assert life.PICTURE.read_text() == life.picture(), "run: python -m docs.life"
+
+
+def test_labels_do_not_overlap() -> None:
+    pills = re.findall(r'<rect x="(\d+)" y="(\d+)" width="(\d+)" height="20" rx="10"', picture())
+    assert len(pills) == len(ROUTES)
+    for one, other in combinations([tuple(map(int, pill)) for pill in pills], 2):
+        (left, upper), (right, lower) = sorted((one[:2], other[:2]))
+        width = one[2] if one[:2] == (left, upper) else other[2]
+        assert right >= left + width or abs(upper - lower) >= 20, (one, other)
 
 
 def test_tables_are_written_from_the_table() -> None:
