@@ -1,6 +1,6 @@
 """The downstream keys that a record has sent, or may have sent, to external services."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
@@ -35,7 +35,7 @@ class Downstream:
 
 def list_downstream(row: IdempotencyKey, steps: Sequence[Step], events: Sequence[IdempotencyEvent]) -> Downstream:
     """Return the keys of effects, and those that the attempts in doubt had asked for."""
-    names = list(dict.fromkeys([*_list_effects(steps), *_list_derived(events)]))
+    names = list(dict.fromkeys([*_list_effects(steps), *list_derived(events)]))
     in_doubt = {step.name for step in steps if step.state is StepState.STARTED}
     names.sort(key=lambda name: name not in in_doubt)
     keys = [_make_key(row, name, name in in_doubt) for name in names[:KEYS_SHOWN]]
@@ -49,11 +49,11 @@ def _list_effects(steps: Sequence[Step]) -> Iterator[str]:
             yield step.name
 
 
-def _list_derived(events: Sequence[IdempotencyEvent]) -> Iterator[str]:
-    for event in events:
-        names = load_details(event).get("derived")
-        if isinstance(names, list):
-            yield from (replace_surrogates(name) for name in names if isinstance(name, str))
+def list_derived(events: Iterable[IdempotencyEvent]) -> list[str]:
+    """Return the steps that the attempts had derived keys for before their outcome became unknown, each once."""
+    recorded = [load_details(event).get("derived") for event in events]
+    names = [name for each in recorded if isinstance(each, list) for name in each if isinstance(name, str)]
+    return list(dict.fromkeys(map(replace_surrogates, names)))
 
 
 def _make_key(row: IdempotencyKey, step: str, in_doubt: bool) -> DownstreamKey:

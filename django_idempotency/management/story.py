@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from django_idempotency.conf import conf
 from django_idempotency.console.columns import NO_RECONCILER, describe_next
+from django_idempotency.console.downstream import list_derived
 from django_idempotency.console.timeline import Entry, build_timeline
 from django_idempotency.console.wording import STATES
 from django_idempotency.core.states import Status
@@ -32,7 +33,7 @@ def write_story(target: Target, events: Sequence[IdempotencyEvent], style: Style
     yield f"{row.operation or row.scope}: {_paint(style, _STATE_TONES.get(state.tone, ''))(str(state.label))}"
     yield from _wrap(str(state.meaning), width, _INDENT)
     yield ""
-    facts = [fact for fact in list_facts(row) if fact[1]]
+    facts = [fact for fact in list_facts(row, events) if fact[1]]
     column = max(len(name) for name, _ in facts) + 2
     for name, text in facts:
         yield f"{_INDENT}{name:<{column}}{text}"
@@ -48,7 +49,7 @@ def write_story(target: Target, events: Sequence[IdempotencyEvent], style: Style
             yield f"{_INDENT * 2}{label}"
 
 
-def list_facts(row: Any) -> Iterator[tuple[str, str]]:
+def list_facts(row: Any, events: Sequence[IdempotencyEvent]) -> Iterator[tuple[str, str]]:
     """Yield what the record is, each with its name; empty texts are left out."""
     yield "id", str(row.id)
     yield "key", row.key
@@ -63,7 +64,8 @@ def list_facts(row: Any) -> Iterator[tuple[str, str]]:
         yield "reconciler", f"asked {row.reconcile_attempts} of {conf.RECONCILE_TRIES} times"
     yield "next", str(NO_RECONCILER) if is_left_alone(row) else describe_next(row)
     if row.status in Status.IN_DOUBT:
-        yield "downstream keys", ", ".join(row.derive(name) for name in find_doubtful(row)) or row.derive("STEP")
+        keys = [row.derive(name) for name in find_doubtful(row) or list_derived(events)]
+        yield "downstream keys", ", ".join(keys) or f"begin with {row.derive('-')[:-1]}"
 
 
 def format_clock(then: datetime) -> str:

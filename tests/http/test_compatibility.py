@@ -14,7 +14,7 @@ from django.core.cache import cache
 from django.urls import path
 
 from django_idempotency.rest_framework import IdempotentMixin
-from tests.kit.recording import KEYS, Payment, record
+from tests.kit.recording import KEYS, PAY, Payment, record, send
 from tests.repository.test_samples import PAGES, run
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
@@ -25,7 +25,10 @@ PACKAGES = list(RECORDED)
 SAME_AS = {"exception again, leased": "exception again"}
 # What no profile keeps of a response whose status is kept.
 OTHER_MARK = {"drf-idempotencykey": ("Cached-From-Idempotency-Key", "true")}
-NO_LONGER_SENT = {"drf-idempotency": {("Idempotency-Key", key) for key in KEYS} | {("Idempotent-Replayed", "false")}}
+NO_LONGER_SENT = {
+    "drf-idempotency": {("Idempotency-Key", key) for key in (*KEYS, KEYS[0].upper())}
+    | {("Idempotent-Replayed", "false")}
+}
 TEXTS = {"reason", "detail"}  # for people
 
 
@@ -114,6 +117,18 @@ def without_texts(body: Any) -> Any:
     if isinstance(body, dict):
         return {name: without_texts("…" if name in TEXTS else value) for name, value in body.items()}
     return {} if body is None else body
+
+
+def test_one_uuid_in_several_spellings_is_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the source of keys that the page shows, as in the old package."""
+    policy = {**shown("drf-idempotencykey")["LIKE_DRF_IDEMPOTENCYKEY_WITH_SPELLINGS"], "mode": "atomic"}
+    view = type("View", (Pay,), {"idempotency": policy}).as_view()  # type: ignore[attr-defined]
+    monkeypatch.setattr(f"{__name__}.urlpatterns", [path("pay", view)])
+    key = KEYS[0]
+    keys = [key, key.upper(), key.replace("-", ""), f'"{key}"', f"{{{key}}}"]
+    bodies = {send("alice", each, PAY).content for each in keys}
+    assert len(bodies) == 1
+    assert [send("alice", each, PAY).status_code for each in ("no key!", None)] == [400, 201]
 
 
 def test_the_page_says_what_was_recorded() -> None:

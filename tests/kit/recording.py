@@ -102,4 +102,5 @@ def record() -> dict[str, Any]:
     send("alice", KEYS[3], WAIT, where="/leased")
     told["in flight"] = describe(INSIDE.pop(), Ran.count - before - 1)
     note("quoted key", "alice", f'"{KEYS[0]}"', PAY)
+    note("other spelling", "alice", KEYS[0].upper(), PAY)
     return told

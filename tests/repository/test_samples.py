@@ -1,4 +1,4 @@
-"""Every python block of the README and of docs/ is run. Blocks of JavaScript and sh are run in tests/clients/js.
+"""Every python block of the README and of docs/ is run. Blocks of JavaScript are run in tests/clients/js.
 
 The blocks of one page are run in order and share their names, as a reader would type them. A block that cannot be run
 says why on the line above it: `<!-- not run: the reason -->`. The models of a page are those of an app "shop": their
@@ -20,7 +20,7 @@ from django.db import connection
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(
-    r"^(?P<above>[^\n]*\n)?```(?P<language>python|js|sh|swift|kotlin)[^\n]*\n(?P<code>.*?)^```$",
+    r"^(?P<above>[^\n]*\n)?```(?P<language>python|js|swift|kotlin)[^\n]*\n(?P<code>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 EXCUSE = re.compile(r"<!-- not run: (?P<reason>\S.*) -->")

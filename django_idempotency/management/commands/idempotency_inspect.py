@@ -6,6 +6,7 @@ from django.forms.models import model_to_dict
 from django.utils.translation import override
 
 from django_idempotency.console.bodies import CONTENT
+from django_idempotency.console.downstream import list_derived
 from django_idempotency.console.timeline import load_steps
 from django_idempotency.core.progress import StepState
 from django_idempotency.fields import StatementNow
@@ -47,7 +48,8 @@ class Command(PackageCommand):
         events = list(IdempotencyEvent.objects.using(target.using).filter(record_id=target.row.id).order_by("id"))
         fields = load_fields(target.row, content=options["body"], secrets=options["all"])
         if options["json"]:
-            self.write_json({**fields, **list_steps(target.row), "events": list(map(describe_event, events))})
+            steps = list_steps(target.row, list_derived(events))
+            self.write_json({**fields, **steps, "events": list(map(describe_event, events))})
             return
         self.say("\n".join(write_story(target, events, self.style, self.width)))
         if options["all"] or options["body"]:
@@ -80,15 +82,17 @@ def _parse(text: str) -> Any:
         return text
 
 
-def list_steps(row: IdempotencyKey) -> dict[str, Any]:
+def list_steps(row: IdempotencyKey, derived: list[str]) -> dict[str, Any]:
     steps = load_steps(row)
+    names = [step.name for step in steps] or derived
+    keys = {"downstream_keys": {name: row.derive(name) for name in names}} if names else {}
     if not steps:
-        return {}
+        return keys
     done = [step.name for step in steps if step.state is StepState.DONE]
     return {
         "steps_done": done,
         "steps_in_doubt": [step.name for step in steps if step.name not in done],
-        "downstream_keys": {step.name: row.derive(step.name) for step in steps},
+        **keys,
     }
 
 

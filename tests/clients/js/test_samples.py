@@ -1,9 +1,8 @@
-"""The samples of the guides for clients are run: in Chromium, in node, in node with other libraries, and in sh."""
+"""The samples of the guides for clients are run: in Chromium, in node, and in node with other libraries."""
 
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -34,8 +33,8 @@ export default {
 """
 
 
-def code_of(page: str, language: str = "js") -> str:
-    found = [code for _, code in blocks(PAGES[f"docs/how-to/{page}.md"], language)]
+def code_of(page: str) -> str:
+    found = [code for _, code in blocks(PAGES[f"docs/how-to/{page}.md"], "js")]
     assert found, page
     return "\n".join(found)
 
@@ -104,13 +103,3 @@ def test_the_recipes_for_libraries_retry_with_one_key(
     run_in_node(node, app_with_libraries, "http-libraries", js_site, f"http://127.0.0.1:{lossy.port}")
     assert [customers(js_site).count(name) for name in ("axios", "got", "ky")] == [1, 1, 1]
     assert lossy.fates.total() == 6
-
-
-def test_the_recipe_for_curl_retries_with_one_key(tmp_path: Path, js_site: Site, lossy: EverySecond) -> None:
-    if shutil.which("curl") is None:
-        pytest.skip("NOT TESTED: there is no curl")
-    script = "set -e\n" + code_of("http-libraries", "sh").replace(SERVICE, f"http://127.0.0.1:{lossy.port}")
-    for _ in range(2):
-        run_program("sh", "-c", script, folder=tmp_path)
-    assert customers(js_site).count("curl") == 1
-    assert lossy.fates.total() == 4
