@@ -1,4 +1,4 @@
-"""Calls that survive their process: each is on disk, with its key, before its first byte is sent."""
+"""Calls that survive their process: each is on disk, with its key, before it is sent."""
 
 import json
 import os
@@ -53,7 +53,7 @@ current_block: Final = _BLOCK.get
 
 @dataclass
 class Resumed:
-    """What became of an open call: the response of the client, or the error that keeps the call open."""
+    """The result of an open call: the response, or the error that keeps the call open."""
 
     name: str
     response: Any = None
@@ -61,7 +61,7 @@ class Resumed:
 
 
 class Outbox:
-    """Keeps named calls in a SQLite file on a local disk, or in a store of yours."""
+    """Keeps named calls in a SQLite file on a local disk, or in a `CallStore` of your own."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Outbox:
 
     @contextmanager
     def once(self, name: str) -> Iterator[OnceBlock]:
-        """Give the one POST or PATCH that is sent in this block a name. Once it has its response, nothing is sent."""
+        """Name the one POST or PATCH that is sent in this block. If it has its response already, nothing is sent."""
         block = OnceBlock(self, name)
         token = _BLOCK.set(block)
         try:
@@ -87,14 +87,14 @@ class Outbox:
             raise CallError(f"No request of the call {name!r} went through an idempotent transport or adapter.")
 
     def resume(self, client: Any) -> Iterator[Resumed]:
-        """Send every open call again with this httpx.Client or requests.Session, which adds the credentials."""
+        """Send every open call again, with an httpx.Client or requests.Session that adds the credentials."""
         for call in self.store.open_calls():
             with self._resume(call) as resumed:
                 resumed.response = client.request(**_arguments(client, call))
             yield resumed
 
     async def aresume(self, client: Any) -> AsyncIterator[Resumed]:
-        """Do the same with an httpx.AsyncClient."""
+        """Do what `resume` does, with an httpx.AsyncClient."""
         for call in await self.run_in_thread(lambda: list(self.store.open_calls())):
             with self._resume(call) as resumed:
                 resumed.response = await client.request(**_arguments(client, call))
