@@ -36,8 +36,8 @@ class Command(PackageCommand):
         "--prove --host db2:5432 --dry-run",
     )
     exit_codes: ClassVar[dict[int, str]] = {
-        0: "no problem has the severity of --fail-on or a higher one",
-        1: "a problem has, or the database did not answer",
+        0: "no problem is as severe as --fail-on",
+        1: "a problem is that severe, or the database did not answer",
         2: "the arguments are wrong",
     }
 
