@@ -36,7 +36,7 @@ _POLICY: Final[Mapping[str, Any]] = {
 
 
 class IdempotentAdminMixin(_ModelAdmin):
-    """Protects the form for a new object. `idempotency` holds arguments of the policy that differ from the mixin's."""
+    """Protects the form for a new object. `idempotency` has the policy's arguments that differ from the mixin's."""
 
     idempotency: Mapping[str, Any] = {}
 

@@ -9,12 +9,12 @@
     @method_decorator(idempotent(operation="orders.create", mode="atomic"), name="dispatch")
     class CreateOrder(View): ...
 
-Does the view call anything outside this database? If not, it is atomic: an exception rolls everything back and frees
-the key. If it does, it is leased, and an unexpected exception leaves an unknown outcome. The setting MODE is the mode
-of views that name none.
+If the view writes to this database only, make it atomic: an exception rolls everything back and frees the key. If it
+calls anything outside this database, make it leased: an unexpected exception leaves an unknown outcome. The setting
+MODE is the mode of views that set none.
 
-For DRF's views there is `IdempotentMixin`; `@idempotent` goes above `@api_view`, and on a method or an `@action` of a
-view with the mixin it sets that action's policy.
+Views of Django REST framework need `IdempotentMixin`. Put `@idempotent` above `@api_view`; on a method or an `@action`
+of a view with the mixin, it sets the policy of that action.
 """
 
 from collections.abc import Callable, Mapping
@@ -59,15 +59,15 @@ def idempotent(view: Any = None, /, **arguments: Any) -> Any:
 
 
 def exempt(view: F) -> F:
-    """Exclude this view, method or action from the protection of its class or of the middleware."""
+    """Exclude this view, method or action from the protection of its class, of `protect_all` or of the middleware."""
     setattr(view, POLICY_MARK, None)
     return view
 
 
 def deliver_again(view: F) -> F:
-    """Make a webhook view answer 503 with Retry-After while it cannot do its work: the provider delivers again.
+    """Make a webhook view return 503 with Retry-After while it cannot do its work, so that the provider delivers again.
 
-    That is while the database is away, or the record of the event or of its request is in use.
+    It cannot while the database does not respond, or while the record of the event or of its request is in use.
     """
     guarded: Any = guard_async(view) if _is_async(view) else guard(view)
     return guarded  # type: ignore[no-any-return]

@@ -7,22 +7,22 @@ IdempotencyError
 ├── StoreUnavailable        the database did not answer within the limit; nothing was executed
 ├── OutcomeUnknown          it is not known whether the work took effect
 ├── LostFence               the attempt no longer owns its record; its writes were rolled back
-├── InsideTransaction       a key was to be claimed inside an open transaction
+├── InsideTransaction       a key cannot be claimed inside an open transaction
 ├── AlreadyFinished         an attempt was finished a second time
 ├── NoPrincipal             the request does not say who owns the key
 ├── UnreadBody              the request's body was read before its fingerprint was made
 ├── NotAResponse            the view returned something other than a response
 ├── UnstorableResponse      the view streams a response, and its policy rejects streaming responses
-├── ChangedDefinition       the code of an operation has other steps than its record
-├── DuplicateStep           an operation has two steps of one name
+├── ChangedDefinition       an operation's steps in the code differ from the steps in its record
+├── DuplicateStep           an operation has two steps with the same name
 ├── StepInDoubt             an operation continued after a step whose outcome is unknown
-├── UnknownOperation        this process has no operation of that name
+├── UnknownOperation        this process has no operation with this name
 ├── KeyReused               the key was first used with a different payload
 ├── StillRunning            the work with this key is still running
 ├── KeyExpired              the result for this key is no longer stored
 ├── EndedWithoutResult      the record ended without a result
 ├── Misplaced               a decorator, mixin or call cannot protect the view where it is
-└── NotExecuted             raised by your code: nothing happened, the key may be used again
+└── NotExecuted             your code raises it: nothing happened, so the key may be used again
 """
 
 from django_idempotency.core.links import docs_url

@@ -1,9 +1,9 @@
-"""Ready-made functions for the policy's `key_source`: where a client puts the key, if not in the profile's header::
+"""Ready-made functions for the policy's `key_source`, for keys that are not in the profile's header::
 
     @idempotent(mode="leased", key_source=json_field("idempotency_key"))
     def pay(request): ...
 
-Any function of the request that returns the key will do as well.
+You can also write a function of the request that returns the key.
 """
 
 import json
@@ -19,7 +19,7 @@ __all__ = ["any_header", "json_field", "path_argument"]
 
 
 def any_header(*names: str) -> Callable[[HttpRequest], list[str]]:
-    """Find the key in any of these headers, while clients move from one to another. Two different keys are refused."""
+    """Find the key in any of these headers, while clients move between them. Two different keys are rejected."""
 
     def find(request: HttpRequest) -> list[str]:
         return [value for name in names if (value := header(request, name)) is not None]

@@ -1,6 +1,6 @@
 """The maintenance jobs: sweep, reconcile, resume, work and reap. Tasks and commands call these functions.
 
-Each returns its counts. Two runs at once are harmless: every change is guarded, and the run that loses does nothing.
+Each returns its counts. Two runs at the same time do no harm: every change has a condition, and only one run makes it.
 """
 
 from collections import Counter
@@ -74,7 +74,7 @@ def sweep(bounds: Bounds | None = None) -> Counter[str]:
 
 @in_every_schema
 def reconcile(bounds: Bounds | None = None) -> Counter[str]:
-    """Ask about every unknown outcome that is due."""
+    """Call the reconciler for each unknown outcome that is due."""
     bounds = bounds or Bounds()
 
     def ask(due: jobs.Due) -> str:
@@ -112,9 +112,9 @@ def work(bounds: Bounds | None = None) -> Counter[str]:
 
 @in_every_schema
 def reap(bounds: Bounds | None = None) -> Counter[str]:
-    """Delete stored responses whose retention is over, or keep them for audit where the policy says so.
+    """Delete stored responses whose retention has ended, or keep them for audit if the policy says so.
 
-    Open and unknown records have no expiry and are never read here. Events and counts have their own retention.
+    Records without a final response have no expiry and are not read. Events and counts have their own retention.
     """
     bounds = bounds or Bounds()
     with record_run("reap", bounds) as run:

@@ -1,7 +1,7 @@
 """Protection for a whole project of plain Django views. Views of Django REST framework need the mixin.
 
-Put it last in MIDDLEWARE, after every middleware that may refuse a request. `IDEMPOTENCY["REQUIRED"]` decides whether a
-POST without a key is refused, and `IDEMPOTENCY["MODE"]` whether the views are leased or atomic. `@exempt` excludes a
+Put it last in MIDDLEWARE, after every middleware that may reject a request. `IDEMPOTENCY["REQUIRED"]` decides whether a
+POST without a key is rejected, and `IDEMPOTENCY["MODE"]` whether the views are leased or atomic. `@exempt` excludes a
 view. A protected view runs inside `process_view`, so its exceptions do not reach the `process_exception` of other
 middleware.
 """
@@ -43,7 +43,7 @@ def _has_its_own_policy(view: Any, method: str) -> bool:
 
 
 class IdempotencyMiddleware(MiddlewareMixin):
-    """Protect every view that is not decorated, exempt or one of Django REST framework's."""
+    """Protect every view, except views that are decorated or exempt and those of Django REST framework."""
 
     def process_view(
         self, request: HttpRequest, view: Any, args: Sequence[Any], kwargs: Mapping[str, Any]

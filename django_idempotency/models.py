@@ -1,4 +1,4 @@
-"""The tables: records, their audit trail, runs of the maintenance jobs, counts. No method writes: the store does."""
+"""The tables: records, their audit trail, runs of the maintenance jobs, counts. Only the store writes to them."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -32,7 +32,7 @@ def _check(name: str, condition: Q) -> models.CheckConstraint:
 
 
 class IdempotencyKeyQuerySet(models.QuerySet["IdempotencyKey"]):
-    """Questions that monitoring asks. No method is used to change a record."""
+    """Queries for monitoring. Never use its methods to change a record."""
 
     def with_time(self) -> "IdempotencyKeyQuerySet":
         """Read the database's time with each record, as `read_at`."""
@@ -52,13 +52,13 @@ class IdempotencyKeyQuerySet(models.QuerySet["IdempotencyKey"]):
         return self.filter(forgotten, locked_until__isnull=False, status=Status.PENDING)
 
     def dead_letters(self) -> "IdempotencyKeyQuerySet":
-        """Return records that reconciliation gave up on. No index has them, so they are found by their few events."""
+        """Return records that the reconciler gave up on. They have no index, so they are found by their few events."""
         noted = IdempotencyEvent.objects.using(self.db).filter(kind=Kind.DEAD_LETTER).values("record_id")
         return self.filter(id__in=noted, status=Status.DEAD_LETTER)
 
 
 class IdempotencyKey(models.Model):
-    """One (scope, key): who claimed it, for which request, and how it ended."""
+    """The record of one key in one scope: who claimed it, for which request, and how it ended."""
 
     # The columns of the table have this order. Of an update PostgreSQL logs what lies between the first and the last
     # byte that differ, so the columns that the end of an attempt changes stand together. Wide columns come before
@@ -166,7 +166,7 @@ class IdempotencyKey(models.Model):
 
     @property
     def grace_left(self) -> float:
-        """Seconds until a message of a lost attempt can no longer arrive; 0 if there was none."""
+        """Seconds until a call of a lost attempt can no longer take effect; 0 if no attempt was lost."""
         return 0.0 if self.grace_until is None else (self.grace_until - self.read_at).total_seconds()
 
     @property
@@ -176,12 +176,12 @@ class IdempotencyKey(models.Model):
 
     @property
     def lease_over(self) -> bool:
-        """True if a lease was taken and has run out."""
+        """True if an attempt had a lease and it has expired."""
         return self.locked_until is not None and self.locked_until <= self.read_at
 
     @property
     def retention_over(self) -> bool:
-        """True if the response need not be kept any longer."""
+        """True if the retention of the response has ended."""
         past = self.expires_at is not None and self.expires_at <= self.read_at
         expires = self.status in Status.TERMINAL or self.status == Status.FAILED_RETRYABLE
         return self.status == Status.EXPIRED or (past and expires)
@@ -203,7 +203,7 @@ class Dashboard(IdempotencyKey):
 
 
 class IdempotencyEvent(models.Model):
-    """Something that a person will want to know about a record. Append only; never written for a plain request."""
+    """One event of the audit trail. Rows are only added, and none for a request without problems."""
 
     record_id = models.UUIDField(_("record"), db_index=True)
     at = models.DateTimeField(_("at"), db_default=StatementNow(), db_index=True)
@@ -225,7 +225,7 @@ class IdempotencyEvent(models.Model):
 
 
 class MaintenanceRun(models.Model):
-    """When a maintenance job last ran and what it did. One row a job."""
+    """When a maintenance job last ran and what it did. There is one row per job."""
 
     job = models.CharField(_("job"), max_length=32, primary_key=True)
     started_at = models.DateTimeField(_("started at"), null=True, blank=True)
@@ -245,7 +245,7 @@ class MaintenanceRun(models.Model):
 
 
 class IdempotencyCount(models.Model):
-    """How often an outcome occurred in one minute, added up over all processes that count."""
+    """How often a request outcome occurred in one minute, summed over all processes."""
 
     minute = models.DateTimeField(_("minute"))
     operation = ExactCharField(_("operation"), max_length=255)

@@ -167,7 +167,7 @@ def _note_errors(api: Any) -> None:
 
 
 class DescribedAPI(NinjaAPI):
-    """An API whose OpenAPI document describes what protects its operations."""
+    """A `NinjaAPI` whose OpenAPI document describes what protects its operations."""
 
     def get_openapi_schema(
         self, *, path_prefix: str | None = None, path_params: dict[str, Any] | None = None

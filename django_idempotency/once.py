@@ -7,8 +7,8 @@
     once(scope="invoices", key="2026-11/ada", payload={"amount": 700}, run=bill)
 
 The result is JSON, and every later call with the same key gets it. With mode="atomic", for work whose effects are all
-in this database, `run` and the storing of its result are one transaction. In leased mode, the default whatever the
-setting MODE says, no transaction is open until `claim.finish(write)`.
+in this database, `run` and the storing of its result are one transaction. In leased mode, no transaction is open until
+`claim.finish(write)`; this is the default, even if the setting MODE is "atomic".
 """
 
 import json
@@ -69,8 +69,8 @@ class Claim(KeyHandle):
     def finish(self, write: Callable[[], Any]) -> Any:
         """Call `write` and store its result, in one transaction.
 
-        `write` makes your own writes and returns the result. It may run a second time after a deadlock, so it must do
-        nothing outside the database.
+        `write` makes your own writes and returns the result. It may run again after a deadlock or a lost connection, so
+        it must do nothing outside the database.
         """
         self._require_late("finish")
         self.reply = finish(self._attempt, lambda: _pair(_to_reply(write())), rerun=True)
@@ -87,7 +87,7 @@ def once(*, scope: str, key: str, run: _Run, payload: Any = None, **arguments: A
     arguments are those of a policy: `mode`, `operation` (default: the scope), `lease`, `retention` and so on.
 
     Raise StillRunning, KeyReused, OutcomeUnknown, KeyExpired or StoreUnavailable if `run` was not called. Exceptions
-    of `run` propagate; NotExecuted means that nothing happened, and releases the key.
+    of `run` propagate. If it raises NotExecuted, nothing happened and the key is free again.
     """
     return _once(scope, key, payload, run, conf.policy(**_check_arguments(arguments)))
 

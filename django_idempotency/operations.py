@@ -8,7 +8,7 @@
         return json_reply(201, {"ride": ride})
 
 A phase writes to this database, and its marker commits with its writes. An effect calls an external service: its marker
-commits before the call, and its result is stored after it. A finished step never runs again; its result is returned.
+commits before the call, and its result is stored after it. A finished step does not run again: its result is returned.
 """
 
 from django_idempotency.flow.deferred import enqueue

@@ -1,4 +1,4 @@
-"""Protection for a whole project: one call around the routes, and each view is protected as its framework wants it::
+"""Protection for a whole project: one call protects each view in the way that its framework needs::
 
     urlpatterns = protect_all(urlpatterns, mode="atomic")
 
@@ -25,8 +25,8 @@ def protect_all(
 ) -> list[URLPattern | URLResolver]:
     """Return the routes with their views protected. The arguments are those of `Policy`, without `operation`.
 
-    Views that are decorated or exempt stay as they are, and so do those of installed packages, unless `packages` names
-    the package as `idempotency_endpoints` does.
+    Views that are decorated or exempt do not change. Neither do views of installed packages, unless `packages` has the
+    name of the package that `idempotency_endpoints` shows.
     """
     if "operation" in arguments:
         raise TypeError("protect_all takes no `operation`: each endpoint has its own, the name of its route.")

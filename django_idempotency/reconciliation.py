@@ -1,4 +1,4 @@
-"""Reconciliation: finding out what became of a request whose outcome is unknown::
+"""Reconciliation: find out what happened to a request whose outcome is unknown::
 
     @reconciler("payments.create")
     def ask_the_provider(record):
@@ -7,7 +7,7 @@
             return NotLanded()
         return Landed(write=partial(book, charge))
 
-A webhook or an operator that already knows the outcome calls `resolve()` instead.
+A webhook or an operator that knows the outcome calls `resolve()` instead.
 """
 
 from django_idempotency.flow.registry import reconciler

@@ -51,7 +51,7 @@ R = TypeVar("R", bound=HttpResponseBase)
 
 
 class IdempotentRequest(Request):
-    """For annotations: the request of a protected action."""
+    """The request of a protected action, for annotations."""
 
     idempotency: Idempotency | NoIdempotency
 

@@ -1,4 +1,4 @@
-"""Signals of the package. Each is sent after its change was committed, and a failing receiver breaks no request.
+"""Signals of the package. Each is sent after its change was committed. An error in a receiver is only logged.
 
 Each carries `using` (the database alias) and, if a request is involved, `call` (scope, key, operation, policy).
 Receivers must not log the key; `call.id` is the record's id and does not reveal the key.

@@ -97,9 +97,9 @@ def once_per_message(
         @once_per_message("receipts", key=lambda order: f"receipt of {order}")
         def send_receipt(claim, order): ...
 
-    The key defaults to the message's task id, the payload to the task's arguments. While another worker runs the task,
-    the message is sent again later. An attempt that had no effect is retried by the task's own rules; other errors are
-    raised.
+    By default the key is the task's id, and the payload is its arguments. While another worker runs the task, the
+    message is sent again later. If an attempt had no effect, Celery retries the task by the task's own rules. Other
+    errors are raised.
     """
     from django_idempotency.once import once_per
 

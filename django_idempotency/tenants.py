@@ -1,8 +1,8 @@
-"""Ready-made functions for the setting `TENANT`: which tenant of a shared installation a request belongs to::
+"""Ready-made functions for the setting `TENANT`, which returns the tenant that a request belongs to::
 
     IDEMPOTENCY = {"TENANT": "django_idempotency.tenants.schema_tenant"}
 
-Any function of the request that returns a text will do as well.
+You can also write a function of the request that returns a text.
 """
 
 from django.core.exceptions import ImproperlyConfigured
@@ -23,5 +23,5 @@ def schema_tenant(request: HttpRequest | None = None) -> str:
 
 
 def host_tenant(request: HttpRequest) -> str:
-    """Return the host that the client asked for, in lower case and without its port. Only a request tells it."""
+    """Return the host that the client requested, in lower case and without its port. It is not known outside HTTP."""
     return split_domain_port(request.get_host())[0]

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from enum import StrEnum
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,8 @@ def setup(app: Any) -> None:
     app.connect("autodoc-before-process-signature", write_defaults)
     app.connect("html-page-context", make_accessible)
     app.connect("html-page-context", name_checkboxes)
+    app.connect("html-page-context", label_cells)
+    app.add_css_file("tables.css")
     app.connect("build-finished", put_sources_beside_pages)
     app.connect("build-finished", write_one_file)
 
@@ -103,6 +106,20 @@ def make_accessible(app: Any, page: str, template: str, context: dict[str, Any],
 
 
 INDENTED = '<div style="margin-left: 2em">'
+
+
+def label_cells(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Repeat the heading of its column in each cell of a wide table, which folds on a narrow screen."""
+    tables = re.compile(r'<table class="docutils.*?</table>', re.DOTALL)
+    context["body"] = tables.sub(label_table, context.get("body", ""))
+
+
+def label_table(found: re.Match[str]) -> str:
+    names = [re.sub("<[^>]+>", "", each) for each in re.findall("<th .*?</th>", found[0], re.DOTALL)]
+    if len(names) < 3:
+        return found[0]
+    labels = cycle(["", *(f' data-label="{name}"' for name in names[1:])])
+    return re.sub("<td", lambda cell: f"<td{next(labels)}", found[0])
 
 
 class Default:

@@ -1,4 +1,4 @@
-"""Clients of services that take idempotency keys. Nothing here imports Django, httpx or requests before it is used."""
+"""Clients of services that accept idempotency keys. Django, httpx and requests are imported only when they are used."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

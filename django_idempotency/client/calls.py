@@ -15,7 +15,7 @@ _PASSING: Final = {401, 403, 404, 405, 407, 408, 421, 425, 429}
 
 @dataclass(frozen=True)
 class ReceivedResponse:
-    """A response with its decoded body. The names of its headers are in lower case."""
+    """A response with its decoded body. Its header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -28,7 +28,7 @@ class ReceivedResponse:
 
     @property
     def is_outcome(self) -> bool:
-        """True if this is what the call gets for good: a stored response, a success or a refusal of its contents."""
+        """True if this response is final: a stored response, a success, or an error about the contents of the call."""
         success = 200 <= self.status < 300 and not self.is_accepted
         return self.is_replay or success or (400 <= self.status < 500 and self.status not in _PASSING)
 
@@ -59,7 +59,7 @@ class ReceivedResponse:
             return 0.0
 
     def without_transport(self) -> "ReceivedResponse":
-        """Return it as it is kept."""
+        """Return the response as the outbox stores it."""
         return replace(self, headers={name: self.headers[name] for name in self.headers if name not in _NOT_KEPT})
 
 
@@ -78,16 +78,16 @@ class OutgoingCall:
 
 
 class CallStore(Protocol):
-    """A table of calls. What a method has written is on disk when it returns.
+    """A table of calls. What a method writes must be on disk when it returns.
 
-    Async code calls it in a thread, or with its coroutine function `run_in_thread(function, *arguments)` if it has one.
+    Async code calls the methods in a thread, or with `await run_in_thread(function, *arguments)` if the table has it.
     """
 
     def add(self, call: OutgoingCall) -> OutgoingCall:
-        """Store the call unless its name is taken. Return the call that has the name."""
+        """Store the call unless its name is taken. Return the stored call with that name."""
 
     def finish(self, name: str, response: ReceivedResponse) -> ReceivedResponse:
-        """Store the response unless the call has one. Return the response that it has."""
+        """Store the response unless the call has one. Return the stored response."""
 
     def open_calls(self) -> Iterable[OutgoingCall]:
         """Return the calls without a response, the oldest first."""

@@ -1,4 +1,4 @@
-"""What can become of a call that gets no response of its own. The docstring of an error is its default message.
+"""The errors of a call that gets no response from the endpoint. The docstring of an error is its default message.
 
 CallError
 ├── KeyRejected        the service cannot use the key, or knows no owner for it; nothing was done
@@ -6,10 +6,10 @@ CallError
 ├── InProgress         the first request with this key is still running
 ├── OutcomeUnknown     the service does not know yet whether the request took effect
 ├── KeyExpired         the service no longer has the response
-├── NothingDone        proven: the request had no effect
-├── ChangedRequest     found here: another request was sent with this key or name before
-├── UnrepeatableBody   found here: the body can be sent only once
-└── TooOld             found here: the service may have forgotten the key of this open call
+├── NothingDone        it is proven that the request had no effect
+├── ChangedRequest     not sent: another request was sent with this key or name before
+├── UnrepeatableBody   not sent: the body can be sent only once
+└── TooOld             not sent: the service may have forgotten the key of this open call
 """
 
 from typing import Any, Final

@@ -13,7 +13,7 @@ _NETWORK_ERRORS: Final = (httpx.TimeoutException, httpx.NetworkError, httpx.Remo
 
 
 class IdempotentTransport(httpx.BaseTransport):
-    """Gives each POST and PATCH an idempotency key, and sends it again until it has its response.
+    """Adds an idempotency key to each POST and PATCH, and retries the request until it has its response.
 
     `inner` is the transport that sends, `httpx.HTTPTransport()` by default.
     """
@@ -37,7 +37,7 @@ class IdempotentTransport(httpx.BaseTransport):
 
 
 class AsyncIdempotentTransport(httpx.AsyncBaseTransport):
-    """Does the same for `httpx.AsyncClient`. The outbox is read and written in a thread."""
+    """Does what `IdempotentTransport` does, for `httpx.AsyncClient`. It uses the outbox in a thread."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport | None = None, *, rules: CallRules | None = None) -> None:
         self._inner, self._rules, self._memory = inner or httpx.AsyncHTTPTransport(), rules or CallRules(), KeyMemory()

@@ -1,4 +1,4 @@
-"""Calls that survive their process: each is on disk, with its key, before its first byte is sent."""
+"""Calls that survive their process: each is on disk, with its key, before it is sent."""
 
 import json
 import os
@@ -49,7 +49,7 @@ CURRENT_BLOCK: Final[ContextVar[OnceBlock | None]] = ContextVar("idempotency_onc
 
 
 class Outbox:
-    """Keeps named calls in a SQLite file on a local disk, or in a store of yours."""
+    """Keeps named calls in a SQLite file on a local disk, or in a `CallStore` of your own."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Outbox:
 
     @contextmanager
     def once(self, name: str) -> Iterator[OnceBlock]:
-        """Give the one POST or PATCH that is sent in this block a name. Once it has its response, nothing is sent."""
+        """Name the one POST or PATCH that is sent in this block. If it has its response already, nothing is sent."""
         block = OnceBlock(self, name)
         token = CURRENT_BLOCK.set(block)
         try:
@@ -75,7 +75,7 @@ class Outbox:
             raise CallError(f"No request of the call {name!r} went through an idempotent transport or adapter.")
 
     def resume(self, client: Any, **options: Any) -> Iterator[tuple[str, Any]]:
-        """Send every open call again with this httpx.Client or requests.Session, which adds the credentials.
+        """Send every open call again, with an httpx.Client or requests.Session that adds the credentials.
 
         Yield the name of each with its response, or with the exception that keeps it open. `options` are further
         arguments of `client.request`, such as `timeout`.
@@ -89,7 +89,7 @@ class Outbox:
             yield call.name, result
 
     async def aresume(self, client: Any, **options: Any) -> AsyncIterator[tuple[str, Any]]:
-        """Do the same with an httpx.AsyncClient."""
+        """Do what `resume` does, with an httpx.AsyncClient."""
         for call in await self.run_in_thread(lambda: list(self.store.open_calls())):
             try:
                 with self.once(call.name):

@@ -13,9 +13,9 @@ _NETWORK_ERRORS: Final = (requests.ConnectionError, requests.Timeout, requests.e
 
 
 class IdempotentAdapter(requests.adapters.HTTPAdapter):
-    """Gives each POST and PATCH an idempotency key, and sends it again until it has its response.
+    """Adds an idempotency key to each POST and PATCH, and retries the request until it has its response.
 
-    Further arguments are those of `requests.adapters.HTTPAdapter`.
+    All other arguments are those of `requests.adapters.HTTPAdapter`.
     """
 
     def __init__(self, *args: Any, rules: CallRules | None = None, **kwargs: Any) -> None:

@@ -21,7 +21,7 @@ _RETRIED: Final = {425, 429, 502, 503, 504}
 
 @dataclass(frozen=True)
 class CallRules:
-    """How a transport treats calls. All times are in seconds."""
+    """When and for how long a transport retries calls. All times are in seconds."""
 
     header: str = "Idempotency-Key"
     deadline: float = 60  # no try begins later than this after the first
@@ -33,7 +33,7 @@ class CallRules:
     progress: Callable[[dict[str, Any]], object] = lambda _status: None  # gets the JSON of each 202 meanwhile
 
     def take(self, request: Any) -> bool:
-        """Return whether a request is a call: it gets a key, or has one."""
+        """Return True if the request is a call: its method gets a key, or it has a key already."""
         return request.method in _KEYED or self.header in request.headers
 
 

@@ -46,7 +46,7 @@ class PrometheusConfig(AppConfig):
 
 
 class RecordsCollector(Collector):
-    """The gauges: each scrape reads them with one bounded query. A registry of your own needs one of its own."""
+    """The gauges, which each scrape reads with one bounded query. Register it in a registry of your own as well."""
 
     def __init__(self, before: Callable[[], None] = lambda: None) -> None:
         from django_idempotency.monitoring.gauges import GAUGES, Reader
@@ -55,7 +55,7 @@ class RecordsCollector(Collector):
         self._before = before
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Return the gauges without values, so that registering the collector reads nothing."""
+        """Return the gauges without values, so that registering the collector reads no table."""
         for gauge in self._gauges:
             name = "_".join(filter(None, [convert_name(gauge.name), gauge.unit]))
             yield GaugeMetricFamily(name, gauge.meaning, labels=[gauge.label] if gauge.label else None)

@@ -1,4 +1,4 @@
-"""drf-spectacular describes protected endpoints: the header, the layer's own responses, and how long one is stored::
+"""OpenAPI of protected endpoints with drf-spectacular: the header, the error responses, the retention::
 
     SPECTACULAR_SETTINGS = {"DEFAULT_GENERATOR_CLASS": "django_idempotency.contrib.spectacular.SchemaGenerator"}
 
@@ -35,7 +35,7 @@ class EndpointEnumerator(generators.EndpointEnumerator):
 
 
 class SchemaGenerator(generators.SchemaGenerator):
-    """Wraps the schema of each protected view, of whatever class it is. A subclass may mix in another generator."""
+    """Describes each protected view, on top of the view's own schema. A subclass may mix in another generator."""
 
     endpoint_inspector_cls = EndpointEnumerator
 

@@ -72,7 +72,7 @@ class RequestParts:
 
 @dataclass(frozen=True, slots=True)
 class FingerprintRule:
-    """Which properties of a request are compared. Method and path always are; the query is unless `custom` decides."""
+    """Which properties of a request are compared. Method and path always are, and so is the query without `custom`."""
 
     headers: tuple[str, ...] = ()  # these are compared too
     fields: tuple[str, ...] | None = None  # the only ones compared of a JSON object (dotted paths), a form, multipart

@@ -175,10 +175,10 @@ _PREDICTABLE_PIECE: Final = re.compile(
 def unguessable(key: str) -> str | None:
     """Reject keys of under 22 characters, and keys whose random part could not have 80 bits.
 
-    A key is cut at everything but letters and digits. Numbers count nothing, and words, words with a number and times
-    of more than three characters count nothing: `order-2026-11-19-000001` has no random part. Each character of the
-    other pieces counts as many bits as an alphabet of 16, 36 or 62 needs, unless it ends a run of four that was there
-    before. A UUID counts 122 bits, or none if its version says that it was made from a clock.
+    The key is split at every character that is not a letter or digit. Numbers add no bits, and neither do words, words
+    with a number and times of more than three characters: `order-2026-11-19-000001` has no random part. Each character
+    of the other pieces adds the bits of an alphabet of 16, 36 or 62 characters, unless it ends a run of four that
+    occurred before. A UUID has 122 bits, or none if its version says that it was made from a clock.
     """
     if len(key) >= _SHORTEST and _count_random_bits(key) >= UNGUESSABLE_BITS:
         return None

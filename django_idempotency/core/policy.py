@@ -1,4 +1,4 @@
-"""The options of one endpoint, checked where they are written."""
+"""The options of one endpoint, checked when the policy is created."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace

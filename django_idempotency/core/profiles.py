@@ -1,4 +1,4 @@
-"""The dialects in which APIs speak about idempotency keys."""
+"""How APIs differ in the headers, statuses and error bodies of idempotency keys."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """How an API names its headers and writes its error responses."""
+    """The status codes, header names and error bodies that an API uses."""
 
     name: str
     header: str = "Idempotency-Key"

@@ -40,9 +40,9 @@ Status.SETTLEABLE = Status.IN_DOUBT | {Status.PENDING, Status.FAILED_RETRYABLE}
 
 _MEANINGS: Final = {
     Status.PENDING: "Accepted and waiting for a worker to claim it; the reaper fails it if none does.",
-    Status.IN_PROGRESS: "An attempt holds the lease and finishes it; when the lease expires, it becomes unknown.",
-    Status.COMPLETED: "The response is stored, whether a success or an error; it is kept until it expires.",
-    Status.FAILED: "Ended without a response from the handler; the stored error is kept until it expires.",
+    Status.IN_PROGRESS: "An attempt holds the lease; if the lease expires, the outcome becomes unknown.",
+    Status.COMPLETED: "The response is stored, whether a success or an error, and is kept until it expires.",
+    Status.FAILED: "Ended without a response from the view; an error response is stored and kept until it expires.",
     Status.FAILED_RETRYABLE: "It is proven that nothing happened; the next request claims it.",
     Status.UNKNOWN: "It is not known whether the effect happened; a reconciler, a webhook or an operator settles it.",
     Status.DEAD_LETTER: "The reconciler gave up; an operator or a late webhook settles it.",

@@ -19,8 +19,8 @@ _ALPHABETS: Final = (
 def entropy(bits: float = 128.0) -> Validator:
     """Make a validator that rejects keys whose characters could not contain that many random bits.
 
-    The estimate is log2 of the alphabet's size times the number of characters that do not repeat an earlier run of
-    eight. It does not recognise words or counters. A random UUID counts as its 32 digits, so as 128 bits.
+    The estimate is log2 of the size of the alphabet, times the number of characters that do not repeat an earlier run
+    of eight. It does not recognise words or counters. A random UUID has 32 digits and counts as 128 bits.
     """
     if bits <= 0:
         raise ValueError(f"bits must be more than 0; it is {bits!r}.")
@@ -70,7 +70,7 @@ def _is_card(digits: str) -> bool:
 
 
 def all_of(*validators: Validator) -> Validator:
-    """Make a validator that rejects a key with the first objection of any of these."""
+    """Make a validator that rejects a key if any of these validators rejects it."""
 
     def validate(key: str) -> str | None:
         return next((objection for each in validators if (objection := each(key))), None)

@@ -43,7 +43,7 @@ _STEP_RECONCILERS: Final[dict[tuple[str, str], StepReconciler]] = {}
 
 
 def operation(name: str, *, version: int = 1, longest: timedelta = timedelta(hours=1)) -> Callable[[F], F]:
-    """Register a function that takes the running `Op`, then arguments that are JSON.
+    """Register a function whose first argument is the running `Op`, and whose other arguments are JSON.
 
     A worker extends the lease while the function runs, for at most `longest`.
     """
@@ -94,10 +94,10 @@ def knows(name: str, progress: str) -> bool:
 
 
 def reconciler(operation: str, *, step: str = "") -> Callable[[R], R]:
-    """Register the function that finds out what became of this operation when its outcome is unknown.
+    """Register the function that finds out what happened when the outcome of this operation is unknown.
 
-    With `step`, the function is called for that effect alone and also receives the effect's downstream key; `operation`
-    is then the name given to `@operation`. An effect without a reconciler of its own uses the operation's.
+    With `step`, the function is called for that effect only and also receives its downstream key; `operation` is then
+    the name given to `@operation`. An effect without a reconciler of its own uses that of the operation.
     """
 
     def register(function: R) -> R:

@@ -42,7 +42,7 @@ class Op:
         attempt.in_doubt = progress.step_in_doubt
 
     def phase(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Run local writes and their mark in one transaction. The result is JSON; every later run returns it again."""
+        """Run writes to this database and store their marker, in one transaction. Later runs get the stored result."""
         if self._in_phase:  # the inner phase would be recorded before the outer one and never be reached on replay
             raise InsideTransaction(f"The phase {name!r} is inside another one: put it before that one, or after it.")
         recorded = self._recorded(name)
@@ -68,7 +68,7 @@ class Op:
     def effect(self, name: str, function: Callable[[str], Any], /, *, in_doubt: WhenInDoubt) -> Any:
         """Call an external service with a downstream key. `in_doubt` says what a crash during the call means.
 
-        "repeat": the service recognises the key, so the same call is sent again. "reconcile": the outcome becomes
+        "repeat": the call is sent again, because the service recognises the key. "reconcile": the outcome becomes
         unknown, and nothing runs until it is settled.
         """
         if in_doubt not in ("repeat", "reconcile"):
@@ -95,7 +95,7 @@ class Op:
         return self._progress.steps[-1].result
 
     def progress(self, done: int, total: int) -> None:
-        """Report how far the work is. What a phase reports becomes visible when the phase ends."""
+        """Report how far the work is. A report inside a phase becomes visible when the phase ends."""
         self._progress = self._progress.report(done, total)
         attempt = self._attempt
         with _StoreAtWork(attempt):

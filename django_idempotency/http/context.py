@@ -174,7 +174,7 @@ NONE: Final = NoIdempotency()
 
 
 class IdempotentRequest(HttpRequest):
-    """For annotations: the request of a protected view."""
+    """The request of a protected view, for annotations."""
 
     idempotency: Idempotency | NoIdempotency
 

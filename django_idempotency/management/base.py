@@ -42,8 +42,8 @@ class PackageCommand(BaseCommand):
     section: ClassVar[str]  # of docs/reference/commands.md
     examples: ClassVar[tuple[str, ...]] = ("",)
     exit_codes: ClassVar[Mapping[int, str]] = {
-        0: "it did what was asked",
-        1: "it did not; the message says why",
+        0: "the command did its work",
+        1: "the command failed; the message says why",
         2: "the arguments are wrong",
     }
     _verbosity = 1
@@ -122,7 +122,9 @@ def check_seconds(options: dict[str, Any], *names: str) -> None:
 
 
 def add_database(parser: ArgumentParser) -> None:
-    parser.add_argument("--database", default=None, help="the database of the records; by default the router chooses")
+    parser.add_argument(
+        "--database", default=None, help="the alias of the records' database; by default the router chooses"
+    )
 
 
 def add_json(parser: ArgumentParser, what: str) -> None:

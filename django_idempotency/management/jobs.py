@@ -34,7 +34,7 @@ class JobCommand(PackageCommand):
     section = "maintenance-jobs"
     examples: ClassVar[tuple[str, ...]] = ("--dry-run", "--max-runtime 50 --share 0.25", "--json")
     exit_codes: ClassVar[Mapping[int, str]] = {
-        0: "the run ended, or its time was used up",
+        0: "the run ended, or reached --max-runtime",
         1: "a record failed, or an error ended the run; the next run tries again",
         2: "the arguments are wrong",
     }
@@ -47,7 +47,9 @@ class JobCommand(PackageCommand):
         add_database(parser)
         parser.add_argument("--batch-size", type=int, default=1000, help="rows per batch; 1000 by default")
         parser.add_argument("--max-runtime", type=float, default=None, help="stop after this number of seconds")
-        parser.add_argument("--share", type=float, default=1.0, help="the share of its time that the run works")
+        parser.add_argument(
+            "--share", type=float, default=1.0, help="the share of time that the run works; 1 by default"
+        )
         parser.add_argument("--dry-run", action="store_true", help="only count the rows of the first batch")
         add_json(parser, "the counts")
 

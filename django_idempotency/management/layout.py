@@ -18,9 +18,11 @@ class LayoutCommand(PackageCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         add_database(parser)
         parser.add_argument("--dry-run", action="store_true", help="only print the SQL")
-        parser.add_argument("--json", action="store_true", help="print the result as JSON, and ask nothing")
         parser.add_argument(
-            "--noinput", "--no-input", action="store_false", dest="interactive", help="ask nothing, and begin"
+            "--json", action="store_true", help="print the result as JSON, and do not ask for confirmation"
+        )
+        parser.add_argument(
+            "--noinput", "--no-input", action="store_false", dest="interactive", help="do not ask for confirmation"
         )
 
     @abstractmethod

@@ -35,7 +35,7 @@ def add_reference(parser: ArgumentParser, *, required: bool = True) -> None:
     what = "the record: its id, a downstream key, or the client's key"
     parser.add_argument("record", metavar="REF", type=parse_text, nargs=None if required else "?", help=what)
     parser.add_argument(
-        "--scope", type=parse_text, default="", help="the scope of the client's key, where several scopes have it"
+        "--scope", type=parse_text, default="", help="the scope of the client's key, if several scopes have it"
     )
 
 

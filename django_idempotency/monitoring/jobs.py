@@ -36,11 +36,11 @@ class Job:
 
 JOBS: Final = (
     Job("sweep", _("Mark attempts whose lease expired as unknown, and send lost messages again."), "sweep_zombies", 60),
-    Job("reconcile", _("Ask about every unknown outcome that is due."), "reconcile_unknown", 60, _POLLING),
+    Job("reconcile", _("Call the reconciler for each unknown outcome that is due."), "reconcile_unknown", 60, _POLLING),
     Job("resume", _("Continue operations whose process is gone."), "resume_operations", 60, _POLLING),
     Job(
         "reap",
-        _("Delete stored responses whose retention is over, or keep them for audit."),
+        _("Delete stored responses whose retention has ended, or keep them for audit."),
         "reap_expired",
         3600,
         {"share": 0.0625},

@@ -1,7 +1,7 @@
 """A kit for a project's own tests: clients that send keys, `assert_idempotent`, crashes, and a provider that fails.
 
-A name is imported when it is used: the plugin is loaded before Django is set up, and two names need a package of their
-own, Django REST framework and factory-boy.
+Each name is imported when it is used, because the plugin is loaded before Django is set up, and because two names need
+Django REST framework or factory-boy.
 """
 
 from importlib import import_module

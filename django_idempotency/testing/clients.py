@@ -91,7 +91,7 @@ class KeyedRequests(_Factory):
         return super().generic(sent.method, sent.path, sent.data, sent.content_type or "", **sent.options)
 
     def repeat(self) -> Any:
-        """Send the last request that may write again: same key, same bytes, as a client does that saw no response."""
+        """Send the last request that may write again, with the same key and the same bytes."""
         return self.send(self.last)
 
     @property
@@ -106,7 +106,7 @@ class KeyedRequests(_Factory):
         return find_header(self.key_header, {**self.defaults, **self.last.options})
 
     def with_key(self: C, key: str | None) -> C:
-        """Return this client with a fixed key, or with no key if it is None. Cookies and credentials are shared."""
+        """Return a client that always sends this key, or none if it is None. It shares cookies and credentials."""
         other = copy(self)
         other._key = key
         return other
@@ -132,7 +132,7 @@ class AsyncIdempotentClient(KeyedRequests, AsyncClient):
 
 @contextmanager
 def add_keys(header: str = HEADER) -> Iterator[None]:
-    """Add a new key to each request that may write, of every test client and request factory, unless it has one."""
+    """Add a new key to each request that may write and has none, of every test client and request factory."""
 
     def keyed(generic: Callable[..., Any]) -> Callable[..., Any]:
         def send(self: RequestFactory, method: str, path: str, *arguments: Any, **options: Any) -> Any:

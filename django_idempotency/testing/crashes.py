@@ -27,7 +27,7 @@ _SIGNALS: Final = {
 
 
 class Crash(BaseException):
-    """The process is gone. Not an Exception: what handles errors in a living process must not handle this."""
+    """The process is dead. This is no Exception, because code that handles errors must not handle it."""
 
 
 class Crashed:
@@ -48,8 +48,8 @@ def crash_at(point: Point, *, landed: bool = False) -> Iterator[Crashed]:
     """Kill the process at this point of the next request in the block; the block ends there.
 
     "claim": the key is claimed, and the view has not begun. "view": the view has done its work, and nothing of it is
-    committed. "commit": the COMMIT was sent, and the process does not live to hear of it; `landed` says whether the
-    database made it. "answer": everything is stored, and the client gets no response.
+    committed. "commit": the COMMIT was sent, and the process dies before the database responds; `landed` says whether
+    the database committed. "answer": everything is stored, and the client gets no response.
     """
     if landed and point != "commit":
         raise ValueError(f"`landed` is about a COMMIT, and not about {point!r}.")

@@ -15,7 +15,7 @@ from django_idempotency.testing.trial import Send, Trial, count_rows
 
 @dataclass
 class Report:
-    """What was checked, and what was not, with the reason."""
+    """The checks that passed, and the checks that were not made, with the reason."""
 
     checked: list[str] = field(default_factory=list)
     untested: dict[str, str] = field(default_factory=dict)
@@ -33,10 +33,10 @@ def assert_idempotent(
     varying: Collection[str] = (),
     skip: Collection[str] = (),
 ) -> Report:
-    """Raise NotIdempotent unless a request may be sent again at any time: it has one effect and one response.
+    """Raise NotIdempotent unless the retries of a request have no further effect and get the first response.
 
-    `call` sends the request through the client that it is given. What could not be checked is in the report, and a
-    warning says so.
+    `call` sends the request through the client that it is given. The report lists the checks that could not be made,
+    and each of them causes a warning.
     """
     trial = Trial(
         call, client or IdempotentClient(), other, effects or count_rows, different, provider,

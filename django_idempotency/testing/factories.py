@@ -22,7 +22,7 @@ def _if_in(statuses: Any, value: Any) -> Any:
 
 
 class RecordFactory(factory.django.DjangoModelFactory):  # type: ignore[misc] # factory-boy has no types
-    """A record; `RecordFactory(status="unknown")` has what the table asks of that state."""
+    """Makes records in any state: `RecordFactory(status="unknown")` sets the columns that the state needs."""
 
     class Meta:
         model = IdempotencyKey

@@ -96,4 +96,4 @@ class NotIdempotent(AssertionError):
 
 
 class UntestedWarning(UserWarning):
-    """A check of `assert_idempotent` could not be made here; name it in `skip` if that is how it should be."""
+    """A check of `assert_idempotent` could not be made; name it in `skip` if that is intended."""

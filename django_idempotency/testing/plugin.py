@@ -22,7 +22,7 @@ def idempotent_client() -> "IdempotentClient":
 
 @pytest.fixture
 def async_idempotent_client() -> "AsyncIdempotentClient":
-    """The async one."""
+    """Django's async test client, with a new key for each request that may write."""
     from django_idempotency.testing import AsyncIdempotentClient
 
     return AsyncIdempotentClient()
@@ -30,7 +30,7 @@ def async_idempotent_client() -> "AsyncIdempotentClient":
 
 @pytest.fixture
 def idempotent_api_client() -> "IdempotentAPIClient":
-    """That of Django REST framework."""
+    """The test client of Django REST framework, with a new key for each request that may write."""
     from django_idempotency.testing import IdempotentAPIClient
 
     return IdempotentAPIClient()
@@ -38,7 +38,7 @@ def idempotent_api_client() -> "IdempotentAPIClient":
 
 @pytest.fixture
 def idempotency_keys() -> Iterator[None]:
-    """Every test client adds keys: for a whole suite, `usefixtures = idempotency_keys` in pytest's configuration."""
+    """Let every test client add keys. For a whole suite, set `usefixtures = idempotency_keys` in the configuration."""
     from django_idempotency.testing import add_keys
 
     with add_keys():
@@ -47,7 +47,7 @@ def idempotency_keys() -> Iterator[None]:
 
 @pytest.fixture
 def fake_provider() -> "FakeProvider":
-    """An external service with a ledger, which honours downstream keys."""
+    """An external service with a ledger, which recognises downstream keys."""
     from django_idempotency.testing import FakeProvider
 
     return FakeProvider()

@@ -1,4 +1,4 @@
-"""An external service for tests: it keeps a ledger, and loses requests or answers when it is told to."""
+"""An external service for tests, which keeps a ledger and can lose requests or responses."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from uuid import uuid4
 
 
 class AnswerLost(ConnectionError):
-    """No answer came: the provider may have done the work, or never heard of it."""
+    """No response came: the provider may have done the work, or may not have received the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class ProviderEntry:
 
 @dataclass
 class FakeProvider:
-    """A provider whose `ledger` shows what really happened. It honours downstream keys unless told otherwise."""
+    """A provider whose `ledger` shows what happened. With `deduplicates=False` it ignores downstream keys."""
 
     deduplicates: bool = True
     ledger: list[ProviderEntry] = field(default_factory=list)
@@ -32,7 +32,7 @@ class FakeProvider:
     _lock: Any = field(default_factory=Lock, repr=False)
 
     def send(self, payload: Any, key: str | None = None) -> ProviderEntry:
-        """Do the work once per key, and return its entry. ValueError if the key came with another payload."""
+        """Do the work once per key, and return its entry. Raise ValueError if the key was sent with another payload."""
         if self._losing == "requests":
             raise AnswerLost("The request never arrived.")
         with self._lock:
@@ -48,12 +48,12 @@ class FakeProvider:
         return entry
 
     def find(self, key: str | None) -> ProviderEntry | None:
-        """Return the effect that this key had, as a reconciler asks; None if it had none."""
+        """Return the effect of this key, for a reconciler; None if it had none."""
         return next((entry for entry in self.ledger if key is not None and entry.key == key), None)
 
     @contextmanager
     def losing(self, what: str = "answers") -> Iterator[None]:
-        """Lose the "answers", after the work, or the "requests", before it, for as long as the block runs."""
+        """Inside the block, lose the "answers", after the work, or the "requests", before it."""
         if what not in ("answers", "requests"):
             raise ValueError(f'Either "answers" or "requests" can be lost, and not {what!r}.')
         before, self._losing = self._losing, what

@@ -9,7 +9,7 @@ _OFTEN_DIFFERENT: Final = frozenset({"content-security-policy", "vary", "idempot
 
 
 def assert_replayed(response: Any, first: Any = None) -> None:
-    """Fail unless this is a replay; of `first`, if it is given: same status, bytes and headers."""
+    """Fail unless this is a replay. With `first`, also compare status, bytes and headers with that response."""
     marks = [response.headers.get(name, "") for name in ("Idempotency-Replayed", "Idempotent-Replayed")]
     assert "true" in marks, f"Not a replay: the response, {summarize(response)}, is not marked as replayed."  # noqa: S101 - an assertion is what tests want
     if first is not None:

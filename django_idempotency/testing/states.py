@@ -15,12 +15,12 @@ _JUST_OVER: Final = timedelta(seconds=1)
 
 
 def lease_over(record: IdempotencyKey) -> None:
-    """End the lease: the attempt counts as lost, as the sweeper or the next request finds."""
+    """End the lease: for the sweeper and for the next request, the attempt counts as lost."""
     _move(record, "locked_until")
 
 
 def grace_over(record: IdempotencyKey) -> None:
-    """End the grace period: no message of the lost attempt is in flight, and the record is due for reconciliation."""
+    """End the grace period: the lost attempt has no effect any more, and the record is due for reconciliation."""
     _move(record, "grace_until", "reconcile_after")
 
 
@@ -33,7 +33,7 @@ def retention_over(record: IdempotencyKey) -> None:
 def unknown(subject: IdempotencyKey | Callable[[], object]) -> IdempotencyKey:
     """Lose the attempt of a record that is in progress, or of the request that a function sends; return the record.
 
-    The request is killed when its view has done its work, and its lease ends at once.
+    The request is killed after its view has done its work, and its lease ends at once.
     """
     record = subject if isinstance(subject, IdempotencyKey) else _lose(subject)
     lease_over(record)

@@ -54,7 +54,7 @@ def test_every_message_leads_to_its_line_of_the_reference(settings: Settings) ->
     ids = set(re.findall(r"id='django_idempotency\.([EW]\d+)'", "".join(map(ast.unparse, MODULES.values()))))
     assert len(ids) > 30
     for each in ids:
-        assert page.count(f'| `django_idempotency.{each}` <a id="{each.lower()}"></a> |') == 1
+        assert page.count(f'- **`django_idempotency.{each}`**<a id="{each.lower()}"></a>:') == 1
 
 
 @pytest.mark.parametrize("tag", sorted(set(CHECKS.values())))

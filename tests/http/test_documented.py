@@ -49,7 +49,7 @@ def test_every_argument_is_documented_with_its_default(kind: Any) -> None:
 def test_every_check_is_documented() -> None:
     pattern = re.compile(r"django_idempotency\.([EW]\d{3})")
     code = {number for path in PACKAGE.rglob("*.py") for number in pattern.findall(path.read_text())}
-    rows = [line for line in (REFERENCE / "checks.md").read_text().splitlines() if line.startswith("| `django")]
+    rows = [line for line in (REFERENCE / "checks.md").read_text().splitlines() if line.startswith("- **`django")]
     documented = [number for row in rows for number in pattern.findall(row)]
     assert documented == sorted(documented, key=lambda number: number[1:])
     assert set(documented) == code

@@ -33,8 +33,8 @@ CODE_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 def rows(page: str) -> set[str]:
-    """What the tables of a reference page describe."""
-    return set(re.findall(r"^\| `([\w.]+)`", (DOCS / "reference" / page).read_text(), re.MULTILINE))
+    """What the tables and lists of a reference page describe."""
+    return set(re.findall(r"^(?:\| |- \*\*)`([\w.]+)`", (DOCS / "reference" / page).read_text(), re.MULTILINE))
 
 
 def test_every_setting_is_described_once() -> None:

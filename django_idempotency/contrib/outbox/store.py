@@ -14,7 +14,7 @@ __all__ = ["ModelStore"]
 
 
 class ModelStore:
-    """Commits each call before it is sent, so `once` raises RuntimeError inside `atomic()`."""
+    """Stores the calls. Each is committed before it is sent, so `once` raises RuntimeError inside `atomic()`."""
 
     def __init__(self, using: str | None = None) -> None:
         self.using = using or router.db_for_write(OutboxCall)

@@ -8,7 +8,7 @@ from django_idempotency.store.layout import Change
 
 class Command(LayoutCommand):
     section = "idempotency_distribute"
-    help = "Distribute the table of the records over the nodes of Citus, by scope."
+    help = "Distribute the records' table over the nodes of Citus, by scope, while requests use it."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
@@ -16,7 +16,7 @@ class Command(LayoutCommand):
         how.add_argument(
             "--colocate-with", default="default", metavar="TABLE", help="keep the shards beside those of this table"
         )
-        how.add_argument("--reverse", action="store_true", help="make a table of the coordinator again")
+        how.add_argument("--reverse", action="store_true", help="move the table back to the coordinator")
 
     def plan(self, using: str, options: dict[str, Any]) -> Change:
         return plan_distribution(

@@ -28,7 +28,7 @@ LISTED_BY: Final = {  # the arguments of idempotency_list that show the records 
 
 
 class Command(PackageCommand):
-    help = "Look at the live system and say what is wrong. Exits with 1 if something is."
+    help = "Report the problems of the live system. Exits with 1 if it finds any."
     section = "idempotency_doctor"
     examples: ClassVar[tuple[str, ...]] = (
         "",
@@ -36,8 +36,8 @@ class Command(PackageCommand):
         "--prove --host db2:5432 --dry-run",
     )
     exit_codes: ClassVar[dict[int, str]] = {
-        0: "nothing is as serious as --fail-on says",
-        1: "something is, or the database did not answer",
+        0: "no problem is as severe as --fail-on",
+        1: "a problem is that severe, or the database did not answer",
         2: "the arguments are wrong",
     }
 
@@ -46,7 +46,12 @@ class Command(PackageCommand):
         add_json(parser, "the findings")
         codes = [code.value for code in Code]
         parser.add_argument(
-            "--ignore", action="append", default=[], choices=codes, metavar="CODE", help="accept findings of this code"
+            "--ignore",
+            action="append",
+            default=[],
+            choices=codes,
+            metavar="CODE",
+            help="ignore findings with this code",
         )
         parser.add_argument(
             "--fail-on",
@@ -54,9 +59,17 @@ class Command(PackageCommand):
             default=Severity.WARNING.value,
             help="exit with 1 from this severity on; warning by default",
         )
-        parser.add_argument("--prove", action="store_true", help="try whether the database keeps what is promised")
-        parser.add_argument("--host", action="append", default=[], help="prove over this HOST or HOST:PORT too")
-        parser.add_argument("--dry-run", action="store_true", help="only say what --prove would try, and where")
+        parser.add_argument(
+            "--prove", action="store_true", help="test whether the database keeps what this package relies on"
+        )
+        parser.add_argument(
+            "--host", action="append", default=[], help="with --prove: also connect to this HOST or HOST:PORT"
+        )
+        parser.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="with --prove: only print what would be tried, over which connections",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not options["prove"] and (options["host"] or options["dry_run"]):

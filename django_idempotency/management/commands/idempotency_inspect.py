@@ -22,7 +22,7 @@ RENAMED: Final = {"steps_done": "marks"}  # of an effect two are written: before
 
 
 class Command(PackageCommand):
-    help = "Tell the story of one record. Contents are only shown with --body."
+    help = "Show one record and its events. Stored contents are shown only with --body."
     section = "idempotency_inspect"
     examples: ClassVar[tuple[str, ...]] = ("order-4711", "5f1c7fd0-53d4-5d6a-9d0a-6a1f3f3d2c55 --all --json")
     exit_codes: ClassVar[dict[int, str]] = {
@@ -33,7 +33,7 @@ class Command(PackageCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         add_reference(parser)
-        parser.add_argument("--all", action="store_true", help="show every column, the attempt token too")
+        parser.add_argument("--all", action="store_true", help="show every column, including the attempt token")
         parser.add_argument(
             "--body",
             action="store_true",

@@ -40,7 +40,7 @@ def parse_age(text: str) -> timedelta:
 
 
 class Command(PackageCommand):
-    help = "List records by their state, operation, age and principal, each search along an index."
+    help = "List records by their state, operation, age and principal."
     section = "idempotency_list"
     examples: ClassVar[tuple[str, ...]] = (
         "--status unknown,dead_letter --older-than 1h",
@@ -54,12 +54,16 @@ class Command(PackageCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--status", type=parse_statuses, default=[], metavar="STATUS,…", help=f"some of {', '.join(Status)}"
+            "--status", type=parse_statuses, default=[], metavar="STATUS,…", help=f"one or more of {', '.join(Status)}"
         )
-        parser.add_argument("--operation", type=parse_text, default="", help="of this operation")
-        parser.add_argument("--principal", type=parse_text, default="", help="of this principal, such as user:7")
-        parser.add_argument("--older-than", type=parse_age, default=None, metavar="AGE", help="claimed so long ago: 1h")
-        parser.add_argument("--limit", type=int, default=50, help="at most so many records; 50 by default")
+        parser.add_argument("--operation", type=parse_text, default="", help="only records of this operation")
+        parser.add_argument(
+            "--principal", type=parse_text, default="", help="only records of this principal, such as user:7"
+        )
+        parser.add_argument(
+            "--older-than", type=parse_age, default=None, metavar="AGE", help="claimed at least this long ago: 1h"
+        )
+        parser.add_argument("--limit", type=int, default=50, help="the largest number of records; 50 by default")
         add_database(parser)
         add_json(parser, "the records")
 

@@ -11,12 +11,14 @@ _MOST = 1024
 
 class Command(LayoutCommand):
     section = "idempotency_partition"
-    help = "Partition the table of the records by HASH (scope), while requests use it. For PostgreSQL."
+    help = "Partition the records' table by HASH (scope), while requests use it. PostgreSQL only."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
         how = parser.add_mutually_exclusive_group()
-        how.add_argument("--partitions", type=int, default=16, help="how many partitions")
+        how.add_argument(
+            "--partitions", type=int, default=16, help="how many partitions, from 2 to 1024; 16 by default"
+        )
         how.add_argument("--reverse", action="store_true", help="make a plain table again, or undo an unfinished run")
 
     def plan(self, using: str, options: dict[str, Any]) -> Change:

@@ -17,7 +17,10 @@ class Command(JobCommand):
         super().add_arguments(parser)
         add_reference(parser, required=False)
         parser.add_argument(
-            "--by", type=parse_text, default="", help="with REF: who asks; the system's user if left out"
+            "--by",
+            type=parse_text,
+            default="",
+            help="with REF: who asks, for the audit trail; by default the system's user",
         )
         parser.add_argument("--reason", type=parse_text, default="", help="with REF: why, for the audit trail")
 

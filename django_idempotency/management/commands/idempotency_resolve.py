@@ -11,7 +11,7 @@ from django_idempotency.management.base import CommandError, PackageCommand, add
 from django_idempotency.management.decisions import carry_out_action, describe_effect, find_refusal
 from django_idempotency.management.references import Target, add_reference, find_target
 
-AS_LANDED: Final = "it happened: store a response with this status. Makes no domain writes: make missing ones first"
+AS_LANDED: Final = "mark as succeeded and store a response with this status; write your own missing rows first"
 NO_BODY_GIVEN: Final = "Give the response's --body, or --body '' if it has none: every retry would get none."
 OPTIONS: Final = {action.option: action for action in ACTIONS if action.option}
 
@@ -32,8 +32,8 @@ class Command(PackageCommand):
         "REF --try-again --by ada --reason 'The provider answers again' --noinput",
     )
     exit_codes: ClassVar[dict[int, str]] = {
-        0: "it was done; with --dry-run, it would be",
-        1: "nothing was changed; the message says what was found, and what is possible",
+        0: "the record was changed; with --dry-run, the change is possible",
+        1: "nothing was changed; the message says which state was found, and what is possible",
         2: "the arguments are wrong",
     }
 
@@ -52,12 +52,12 @@ class Command(PackageCommand):
             default="application/json",
             help="with --landed: the body's content type; application/json by default",
         )
-        parser.add_argument("--by", type=parse_text, required=True, help="who decides")
-        parser.add_argument("--reason", type=parse_text, required=True, help="why")
+        parser.add_argument("--by", type=parse_text, required=True, help="who decides, for the audit trail")
+        parser.add_argument("--reason", type=parse_text, required=True, help="why, for the audit trail")
         add_database(parser)
-        parser.add_argument("--dry-run", action="store_true", help="only say what would happen")
+        parser.add_argument("--dry-run", action="store_true", help="only print what would happen")
         parser.add_argument(
-            "--noinput", "--no-input", action="store_false", dest="interactive", help="ask for no confirmation"
+            "--noinput", "--no-input", action="store_false", dest="interactive", help="do not ask for confirmation"
         )
         add_json(parser, "the outcome")
 

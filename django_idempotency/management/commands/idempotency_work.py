@@ -23,7 +23,9 @@ class Command(JobCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("--forever", action="store_true", help="keep looking for work until SIGTERM or SIGINT")
-        parser.add_argument("--every", type=float, default=5.0, help="with --forever: seconds between two looks")
+        parser.add_argument(
+            "--every", type=float, default=5.0, help="with --forever: seconds between two looks; 5 by default"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not options["forever"]:
