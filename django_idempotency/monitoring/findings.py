@@ -28,6 +28,7 @@ class Code(StrEnum):
     JOB_NEVER_RAN = "job-never-ran"
     JOB_LATE = "job-late"
     UNKNOWN_OLD = "unknown-old"
+    FINGERPRINT_UNREADABLE = "fingerprint-unreadable"
     RETENTION_SHORT = "retention-short"
     OPERATION_RETENTION_SHORT = "operation-retention-short"
     LEASE_SHORT = "lease-short"
@@ -125,6 +126,11 @@ SENTENCES: Final[Mapping[Code, str | Promise]] = {
         "The oldest of %(number)s unknown outcomes is %(age)s old: check that its operation has a reconciler and that "
         "the provider answers. An operation that waits to be resumed needs a worker with its code.",
         "count",
+    ),
+    Code.FINGERPRINT_UNREADABLE: _(
+        "Records have fingerprints that were made with the secret %(secret)s, which this process lacks: it answers "
+        "their retries with 409, because it cannot tell them from other requests. Add the old secret to "
+        "IDEMPOTENCY['SECRETS'] until these records have expired."
     ),
     Code.RETENTION_SHORT: _(
         "IDEMPOTENCY['RETENTION'] is %(retention)s: a client that retries later runs the request again, or is "

@@ -21,7 +21,13 @@ from django_idempotency.console.dashboard.numbers import clear_cache
 from django_idempotency.maintenance import health
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey, MaintenanceRun
 from django_idempotency.monitoring.durations import OperationStats
-from django_idempotency.monitoring.findings import SENTENCES, URGENT, Code, describe, describe_plainly
+from django_idempotency.monitoring.findings import (
+    SENTENCES,
+    URGENT,
+    Code,
+    describe,
+    describe_plainly,
+)
 from django_idempotency.monitoring.health import examine
 from django_idempotency.monitoring.jobs import SCHEDULED
 from django_idempotency.monitoring.rules import JobRun, Snapshot, find_problems
@@ -66,6 +72,7 @@ def asked(**settings: str) -> dict[str, Server]:
         ({"dead_letters": 2, "oldest_dead_letter": 5.0}, Code.DEAD_LETTERS, {"count": 2, "age": 5.0}),
         ({"unattended": 2, "oldest_unattended": 5.0}, Code.UNATTENDED, {"count": 2, "age": 5.0}),
         ({"unknown": 3, "oldest_unknown": 3601.0}, Code.UNKNOWN_OLD, {"count": 3, "age": 3601.0}),
+        ({"missing_secrets": ["old"]}, Code.FINGERPRINT_UNREADABLE, {"secret": "old"}),
         ({"runs": ran("reap", error="gone")}, Code.JOB_FAILED, {"job": "reap", "error": "gone"}),
         ({"runs": ran("reap", finished_ago=None)}, Code.JOB_NEVER_RAN, {"job": "reap"}),
         ({"runs": ran("sweep", finished_ago=601.0)}, Code.JOB_LATE, {"job": "sweep", "age": 601.0}),

@@ -96,7 +96,7 @@ class Command(PackageCommand):
         for each in found:
             self.say(f"{styles[each.severity](each.severity.value)} {each.code.value}: {describe_plainly(each)}")
             if each.code in LISTED_BY:
-                self.say(f"    manage.py idempotency_list {LISTED_BY[each.code]}")
+                self.say(f"    python manage.py idempotency_list {LISTED_BY[each.code]}")
             self.say(f"    {each.url}")
 
     def _prove(self, using: str, places: list[Place]) -> list[Finding]:
