@@ -17,6 +17,7 @@ from django_idempotency.store.server import Server
 
 LATE_SECONDS: Final = 600  # ten sweeps of the usual schedule
 UNKNOWN_SECONDS: Final = 3600
+UNKNOWN_MANY: Final = 50  # as the alert IdempotencyUnknownMany
 CLOCK_SECONDS: Final = 2.0
 _DAY: Final = 86_400
 _READ_ONLY: Final = ("in_hot_standby", "read_only", "transaction_read_only", "tx_read_only")
@@ -99,6 +100,8 @@ def _find_missed_jobs(seen: Snapshot) -> Iterator[Finding]:
 def _find_unknown(seen: Snapshot) -> Iterator[Finding]:
     if seen.oldest_unknown is not None and seen.oldest_unknown > UNKNOWN_SECONDS:
         yield Finding(Code.UNKNOWN_OLD, {"count": seen.unknown, "age": seen.oldest_unknown})
+    if seen.unknown > UNKNOWN_MANY:
+        yield Finding(Code.UNKNOWN_MANY, {"count": seen.unknown})
 
 
 def _find_missing_secrets(seen: Snapshot) -> Iterator[Finding]:
