@@ -166,7 +166,7 @@ class IdempotencyKey(models.Model):
 
     @property
     def grace_left(self) -> float:
-        """Seconds until a call of a lost attempt can no longer take effect; 0 if no attempt was lost."""
+        """Seconds until a late effect of the last attempt can no longer arrive; 0 if there was none."""
         return 0.0 if self.grace_until is None else (self.grace_until - self.read_at).total_seconds()
 
     @property

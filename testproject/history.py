@@ -67,7 +67,7 @@ def key(dice: random.Random, created: datetime, status: Status) -> IdempotencyKe
     person, text = dice.choice(PEOPLE), str(UUID(int=dice.getrandbits(128), version=4))
     scope = f"{MARK}:{person}:{operation}"
     row = IdempotencyKey(
-        id=uuid5(NAMESPACE_OID, scope + text), scope=scope, key=text, status=status, fingerprint="v1:" + "0" * 64,
+        id=uuid5(NAMESPACE_OID, scope + text), scope=scope, key=text, status=status, fingerprint="v3::" + "0" * 22,
         principal=person, operation=operation, request_method="POST", request_path=f"/{operation}/",
         attempt_token=uuid4(), lease_seconds=30, grace_seconds=300, retention_seconds=86_400, created_at=created,
         last_run_at=created, grace_until=created + timedelta(minutes=5),

@@ -43,6 +43,7 @@ class Action:
     dangerous: bool = False
     after_grace: bool = False
     polls: bool = False
+    ends_replays: bool = False  # a retry is a new request from then on
     across: bool = False  # may be done to all records of a filter at once
     form: type[ReasonForm] = ReasonForm
 
@@ -185,6 +186,7 @@ ACTIONS: Final = (
         (Outcome.EXPIRED,),
         Trace(Kind.EXPIRED, _("Expired by an operator"), "bad"),
         dangerous=True,
+        ends_replays=True,
     ),
 )
 BY_NAME: Final = {action.name: action for action in ACTIONS}

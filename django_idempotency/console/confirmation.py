@@ -22,6 +22,7 @@ from django_idempotency.console.actions import BY_NAME, Action
 from django_idempotency.console.explanations import Summary, describe_refusal
 from django_idempotency.console.forms import LandedForm, choose_page_form
 from django_idempotency.console.keyset import PAGE
+from django_idempotency.console.outlook import describe_danger
 from django_idempotency.console.responses import Preview, find_example
 from django_idempotency.console.wording import badge, shorten_key
 from django_idempotency.flow.settle import Outcome
@@ -148,6 +149,9 @@ class _Confirmation:
     def _act_on(self, row: IdempotencyKey, given: dict[str, Any], report: Summary) -> None:
         if self.request.POST.get(f"seen-{row.pk}") != _compute_mark(row):
             report.add_overtaken(row)
+            return
+        if danger := describe_danger(self.action, row):
+            report.add_refused(row, danger)
             return
         outcome: Outcome = self.action.run(row.pk, by=self.request.user.get_username(), using=self.using, **given)
         if outcome in self.action.done:

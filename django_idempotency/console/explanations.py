@@ -9,10 +9,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_idempotency.console.actions import OUTCOMES, UNDECIDED, Action, list_offered
+from django_idempotency.console.outlook import describe_danger, find_step, is_left_alone
 from django_idempotency.console.wording import STATES, quote, shorten_key
 from django_idempotency.core.states import Status
-from django_idempotency.flow.settle import Outcome, doubtful_step
-from django_idempotency.flow.unattended import is_unattended
+from django_idempotency.flow.settle import Outcome
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.monitoring.units import format_interval
 from django_idempotency.store import records
@@ -27,19 +27,21 @@ def describe_refusal(action: Action, row: Any, user: Any) -> str:
         return text % {
             "status": STATES[Status(row.status)].label,
             "needed": _list_states(action),
-            "allowed": describe_allowed(row.status, user),
+            "allowed": describe_allowed(row, user),
         }
-    if action.polls and is_unattended(row):
+    if action.polls and is_left_alone(row):
         return describe_unattended(row)
-    if action.after_grace and row.grace_until is not None and row.grace_until > row.now:
+    if danger := describe_danger(action, row):
+        return danger
+    if action.after_grace and row.grace_left > 0:
         text = _("The grace period has not passed: it can be done in %(wait)s.")
-        return text % {"wait": format_interval(row.grace_until - row.now)}
+        return text % {"wait": format_interval(row.grace_left)}
     return ""
 
 
-def describe_allowed(status: str, user: Any) -> str:
-    """Return which actions this user may take on a record in this state."""
-    labels = [quote(each.label) for each in list_offered(status, user)]
+def describe_allowed(found: Any, user: Any) -> str:
+    """Return which actions this user may take on a record as it was found."""
+    labels = [quote(each.label) for each in list_offered(found.status, user) if not describe_danger(each, found)]
     if not labels:
         return _("Nothing can be done to it in this state.")
     return _("Possible now: %(actions)s.") % {"actions": get_text_list(labels, _("or"))}
@@ -47,7 +49,7 @@ def describe_allowed(status: str, user: Any) -> str:
 
 def describe_unattended(row: IdempotencyKey) -> str:
     """Return that no reconciler can be asked about this record."""
-    step = doubtful_step(row)
+    step = find_step(row)
     if step is None:
         return _("There is no reconciler for %(operation)s in this process.") % {"operation": row.operation}
     text = _("There is no reconciler for %(operation)s or its step %(step)s in this process.")
@@ -82,8 +84,12 @@ class Summary:
             self._add(row, str(OUTCOMES[Outcome.ABSENT]))
             return
         text = _("This record changed to “%(status)s” after you opened it. Nothing was saved. %(allowed)s")
-        allowed = describe_allowed(now.status, self.request.user)
+        allowed = describe_allowed(now, self.request.user)
         self._add(row, text % {"status": STATES[now.status].label, "allowed": allowed})
+
+    def add_refused(self, row: IdempotencyKey, why: str) -> None:
+        """Add that an action was not even tried."""
+        self._add(row, why)
 
     def add_time_used_up(self, row: IdempotencyKey) -> None:
         """Add that nothing was tried any more."""
@@ -117,13 +123,13 @@ class Summary:
         now = records.load(row.pk, row.ref.using)
         if now is None:
             return str(OUTCOMES[Outcome.ABSENT])
-        if outcome is Outcome.ASKED and is_unattended(now):
+        if outcome is Outcome.ASKED and is_left_alone(now):
             text = _("It is unknown again, but there is no reconciler for %(operation)s in this process.")
             return text % {"operation": row.operation}
         if outcome is not Outcome.POSTPONED:
             return str(OUTCOMES[outcome])
-        if self.action.polls and is_unattended(row):
+        if self.action.polls and is_left_alone(row):
             return describe_unattended(row)
         left = now.grace_left if now.locked_until is None else (now.locked_until - now.read_at).total_seconds()
-        text = _("Not yet: a message may still be in flight. Nothing was changed; it can be done in %(wait)s.")
+        text = _("Not yet: what was sent before may still arrive. Nothing was changed; it can be done in %(wait)s.")
         return text % {"wait": format_interval(max(left, 0) + 1)}

@@ -22,7 +22,6 @@ from django_idempotency.console.dashboard import page
 from django_idempotency.console.filters import FILTERS
 from django_idempotency.console.keyset import Rows
 from django_idempotency.console.wording import badge
-from django_idempotency.fields import StatementNow
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.store.records import alias
 
@@ -52,7 +51,7 @@ class IdempotencyKeyAdmin(_Admin):
         js = ["django_idempotency/copy.js"]
 
     def get_queryset(self, request: HttpRequest) -> Rows:
-        return IdempotencyKey.objects.using(alias()).defer(*CONTENT).annotate(now=StatementNow())
+        return IdempotencyKey.objects.using(alias()).defer(*CONTENT).with_time()
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[Listing]:
         return Listing
@@ -128,7 +127,7 @@ class IdempotencyKeyAdmin(_Admin):
 
     @admin.display(description=_("created"))
     def created(self, row: Any) -> SafeString:
-        return columns.render_moment(row.created_at, row.now)
+        return columns.render_moment(row.created_at, row.read_at)
 
     @admin.display(description=_("next"))
     def waits(self, row: Any) -> SafeString:

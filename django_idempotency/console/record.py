@@ -20,7 +20,7 @@ from django_idempotency.console import actions
 from django_idempotency.console.bodies import describe_all_json, describe_bytes, describe_json, replace_surrogates
 from django_idempotency.console.downstream import list_downstream
 from django_idempotency.console.keyset import Rows
-from django_idempotency.console.outlook import describe_outlook, list_advice, runbook_url
+from django_idempotency.console.outlook import describe_outlook
 from django_idempotency.console.relations import decode_scope, find_related
 from django_idempotency.console.timeline import build_story, count_mismatches, load_steps
 from django_idempotency.console.wording import badge, format_size, shorten_key
@@ -72,9 +72,7 @@ def may_see_content(user: Any) -> bool:
 def build_context(row: Any, request: HttpRequest, site: AdminSite) -> dict[str, Any]:
     may_see, outlook = may_see_content(request.user), describe_outlook(row)
     context, (user, related) = build_story_context(row), find_related(row, site, request)
-    offered = [
-        each for each in actions.list_offered(row.status, request.user) if not (each.polls and not outlook.can_be_asked)
-    ]
+    offered = [each for each in actions.list_offered(row.status, request.user) if outlook.allows(each)]
     return {
         **context,
         "title": shorten_key(row.key),
@@ -91,8 +89,7 @@ def build_context(row: Any, request: HttpRequest, site: AdminSite) -> dict[str, 
         "related": related,
         "tries": conf.RECONCILE_TRIES,
         "actions": offered,
-        "runbook": list_advice(row, outlook, offered),
-        "runbook_url": runbook_url(row, outlook),
+        "runbook": offered if outlook.needs_verdict else [],  # each follows from what a person found out
     }
 
 
@@ -129,7 +126,7 @@ def measure_lease(row: Any) -> dict[str, Any] | None:
     if row.locked_until is None or row.status == Status.PENDING:
         return None
     whole = max(1, row.lease_seconds)
-    left = (row.locked_until - row.now).total_seconds()
+    left = (row.locked_until - row.read_at).total_seconds()
     if left <= 0:
         text = _("expired %s ago") % format_interval(-left, units=1)
     else:

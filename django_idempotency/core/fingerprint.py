@@ -30,6 +30,8 @@ _OLDER: Final = re.compile(
     rf"(?:(?P<canonical>{_KEPT})(?:[\w-]{{21}})?)?(?P<parts>)",
     re.A,
 )
+LONGEST_MAKER: Final = 20  # characters before the digests: version and secret id
+_MAKER: Final = re.compile(r"v[123]:([\w-]{0,16}):", re.A)
 _PART_DIGEST: Final = 2  # characters, which are 12 bits
 _PARTS: Final = ("query", "content_type", "headers")  # in the order of their digests; the last one may be missing
 _SECRET_ID: Final = re.compile(r"[\w-]{1,16}", re.ASCII)
@@ -175,6 +177,15 @@ def require_readable(stored: str, rule: FingerprintRule) -> re.Match[str]:
             "old secrets in IDEMPOTENCY['SECRETS'] until their records have expired."
         )
     return found
+
+
+def read_secret_id(stored: str) -> str | None:
+    """Return the id of the secret that made a stored text, of which the beginning is enough; "" if it was made without.
+
+    None if this version of the package does not know the format.
+    """
+    found = _MAKER.match(stored)
+    return None if found is None else found[1]
 
 
 def _serialize(pieces: Iterable[Piece]) -> list[bytes]:

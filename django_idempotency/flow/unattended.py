@@ -22,16 +22,31 @@ from django_idempotency.store import events, verdicts
 
 def is_unattended(row: IdempotencyKey) -> bool:
     """True if the record's outcome is unknown, this process has no reconciler for it, and no resumer continues it."""
-    if row.status != Status.UNKNOWN or (row.run_name and row.is_resumable):
+    if row.status != Status.UNKNOWN or is_continued(row):
         return False
     return find_reconciler_for(row, doubtful_step(row)) is None
 
 
-def lacks_reconciler(operation: str, run_name: str, on_lost_lease: str) -> bool:
-    """True if no reconciler is registered for such a record. A reconciler of one step counts for all steps here."""
-    if run_name and on_lost_lease == LostLease.RESUME:
+def is_continued(row: IdempotencyKey) -> bool:
+    """True if the resumer or a worker continues the operation, whose steps so far are certain."""
+    return row.status == Status.UNKNOWN and row.run_name != "" and row.is_resumable
+
+
+def waits_for_retry(row: IdempotencyKey) -> bool:
+    """True if a retry of the client runs the work again (T7), which no process does by itself."""
+    return row.status == Status.UNKNOWN and row.run_name == "" and row.is_resumable and not row.deferred
+
+
+def needs_person(operation: str, run_name: str, on_lost_lease: str) -> bool:
+    """True if such an unknown outcome has no reconciler, and it is neither continued nor restarted by a retry."""
+    if on_lost_lease == LostLease.RESTART or (run_name and on_lost_lease == LostLease.RESUME):
         return False
-    return operation not in reconciled_operations() and run_name not in step_reconciled_operations()
+    return not has_reconciler(operation, run_name)
+
+
+def has_reconciler(operation: str, run_name: str) -> bool:
+    """True if this process has a reconciler for such a record. One of a single step counts for all steps here."""
+    return operation in reconciled_operations() or run_name in step_reconciled_operations()
 
 
 def match_resumable() -> Q:
@@ -40,9 +55,10 @@ def match_resumable() -> Q:
 
 
 def match_unattended() -> Q:
-    """Match what `lacks_reconciler` describes."""
+    """Match what `needs_person` describes."""
     asked = Q(operation__in=reconciled_operations()) | Q(run_name__in=step_reconciled_operations())
-    return Q(status=Status.UNKNOWN.value, reconcile_after__isnull=False) & ~asked & ~match_resumable()
+    restarted = Q(on_lost_lease=LostLease.RESTART.value)
+    return Q(status=Status.UNKNOWN.value, reconcile_after__isnull=False) & ~asked & ~restarted & ~match_resumable()
 
 
 def postpone_unattended(doubt: Doubt, seconds: float, actor: str, reason: str) -> Outcome:

@@ -1,6 +1,7 @@
 """What an operator decides in a terminal: the admin's actions, what each would do, and why it was refused."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any, Final
 
 from django.utils.translation import override
@@ -8,19 +9,23 @@ from django.utils.translation import override
 from django_idempotency.conf import conf
 from django_idempotency.console.actions import ACTIONS, OUTCOMES, Action
 from django_idempotency.console.forms import LandedForm
+from django_idempotency.console.outlook import describe_danger, describe_outlook, find_step, is_left_alone
 from django_idempotency.console.timeline import load_steps
 from django_idempotency.core.progress import StepState
 from django_idempotency.core.transitions import Event
 from django_idempotency.flow.resolve import may_be_about
-from django_idempotency.flow.settle import DoubtfulStep, Outcome, doubtful_step
-from django_idempotency.flow.unattended import is_unattended
+from django_idempotency.flow.settle import DoubtfulStep, Outcome
 from django_idempotency.management.base import CommandError, PackageCommand
 from django_idempotency.management.references import Target
 from django_idempotency.models import IdempotencyKey
-from django_idempotency.monitoring.units import format_interval
+from django_idempotency.monitoring.units import format_clock, format_interval
+from django_idempotency.store.records import alias
 
-_UNREADABLE: Final = (ValueError, KeyError, TypeError)
 _NO_WRITES: Final = " No domain writes were made: check your own tables."
+_TOO_EARLY: Final = {
+    Event.DISMISS: "the grace period ends in %s; until then a late effect of the attempt may still arrive.",
+    Event.ENQUEUE: "the last message may still be in flight. Another one can be sent in %s.",
+}
 
 
 def carry_out_action(
@@ -30,7 +35,9 @@ def carry_out_action(
     if options["dry_run"]:
         _foresee(command, action, target, options, **given)
         return
-    if action.polls and (refusal := find_refusal(action, target)):  # before the trail says that it was asked
+    # Before the trail says that it was asked, or a retry runs again.
+    refusal = find_refusal(action, target) if action.polls or describe_danger(action, target.row) else ""
+    if refusal:
         raise _refuse(f"Nothing was changed: {refusal}", "refused", target)
     outcome = action.run(target.reference, using=target.using, **given)
     now = target.read_again()
@@ -110,18 +117,25 @@ def find_refusal(action: Action, target: Target) -> str:
         needed = " or ".join(f"`{status}`" for status in sorted(action.statuses))
         other = ", ".join(list_options(target)) or "nothing by hand"
         return f"the record's status is `{row.status}`, and {_name(action)} needs {needed}. Possible now: {other}."
-    if action.after_grace and row.grace_left > 0:
-        left = format_interval(row.grace_left + 1)
-        return f"the grace period ends in {left}; until then a message of the lost attempt may still arrive."
+    if left := seconds_to_wait(action, row):
+        return _TOO_EARLY[action.event] % format_interval(left)
     step = find_step(row)
     if action.after_grace and not may_be_about(step, target.reference, row):
         return f"{target.reference} is the downstream key of a step that is not in doubt; {_doubt(step)}."
     if action.polls and is_left_alone(row):
         return f"no reconciler is registered for {row.operation!r} in this process. Settle it with idempotency_resolve."
-    if action.event is Event.ENQUEUE and not row.lease_over and row.locked_until is not None:
-        left = format_interval((row.locked_until - row.read_at).total_seconds() + 1)
-        return f"the last message may still be in flight. Another one can be sent in {left}."
-    return ""
+    return describe_danger(action, row)
+
+
+def seconds_to_wait(action: Action, row: IdempotencyKey) -> float:
+    """Return how long what was sent last may still arrive, until when the action is rejected."""
+    if action.after_grace:
+        left = row.grace_left
+    elif action.event is Event.ENQUEUE and row.locked_until is not None:
+        left = (row.locked_until - row.read_at).total_seconds()
+    else:
+        return 0.0
+    return left + 1 if left > 0 else 0.0
 
 
 def _doubt(step: DoubtfulStep | None) -> str:
@@ -134,21 +148,32 @@ def _name(action: Action) -> str:
 
 def list_options(target: Target) -> list[str]:
     """Return what may be asked for now, as options of `idempotency_resolve` and other commands."""
-    row = target.row
-    fitting = (each for each in ACTIONS if row.status in each.statuses)
-    return [_name(each) for each in fitting if not (each.polls and is_left_alone(row))]
+    return [_name(each) for each in _list_fitting(target)]
 
 
-def list_commands(target: Target) -> list[tuple[str, str]]:
-    """Return the commands that fit the record, each with what it does."""
-    fitting = (each for each in ACTIONS if target.row.status in each.statuses and not find_refusal(each, target))
-    return [(_write_command(each, target), str(each.label)) for each in fitting]
+def list_commands(target: Target) -> Iterator[tuple[str, str]]:
+    """Yield the commands that fit the record, each with what it does, and when if that is not yet possible."""
+    for action in _list_fitting(target):
+        label, left = str(action.label), seconds_to_wait(action, target.row)
+        if left:
+            then = format_clock(target.row.read_at + timedelta(seconds=left))
+            label += f"; possible from {then} on, in {format_interval(left)}"
+        yield _write_command(action, target), label
+
+
+def _list_fitting(target: Target) -> list[Action]:
+    outlook = describe_outlook(target.row)
+    return [each for each in ACTIONS if target.row.status in each.statuses and outlook.allows(each)]
 
 
 def _write_command(action: Action, target: Target) -> str:
-    if not action.option:
-        return f"idempotency_reconcile {target.row.id}"
-    return f"idempotency_resolve {target.row.id} {action.option}{' STATUS' if action.form is LandedForm else ''}"
+    """Return the line to paste. A person replaces the words in capitals."""
+    row = target.row
+    name, option = ("idempotency_resolve", [action.option]) if action.option else ("idempotency_reconcile", [])
+    response = ["STATUS", "--body", "'BODY'"] if action.form is LandedForm else []
+    database = ["--database", target.using] if target.using != alias() else []
+    who = ["--by", "'WHO'", "--reason", "'WHY'"]
+    return " ".join(["python manage.py", name, str(row.id), *option, *response, *database, *who])
 
 
 def describe_steps(row: Any) -> str:
@@ -164,19 +189,3 @@ def describe_steps(row: Any) -> str:
 def find_doubtful(row: Any) -> list[str]:
     """Return the names of the steps that began and whose end is not known: one at most."""
     return [step.name for step in load_steps(row) if step.state is not StepState.DONE]
-
-
-def find_step(row: IdempotencyKey) -> DoubtfulStep | None:
-    """Return the step in doubt; None if there is none, or if the progress is unreadable."""
-    try:
-        return doubtful_step(row)
-    except _UNREADABLE:
-        return None
-
-
-def is_left_alone(row: IdempotencyKey) -> bool:
-    """True if the record has no reconciler. Unreadable progress must not hide the rest of its story."""
-    try:
-        return is_unattended(row)
-    except _UNREADABLE:
-        return True

@@ -39,7 +39,7 @@ def list_records(
     narrowed = {name: value for name, value in (("operation", operation), ("principal", principal)) if value}
     for status in dict.fromkeys(statuses) if statuses else [None]:
         walk = NEWEST if status is None else StatusFilter.walks.get(status, NEWEST)
-        reach = IdempotencyKey.objects.using(using).defer(*CONTENT).annotate(now=StatementNow())
+        reach = IdempotencyKey.objects.using(using).defer(*CONTENT).with_time()
         age = {} if older_than is None else {"created_at__lte": StatementNow() - Value(older_than)}
         if walk is NEWEST:
             reach, age = reach.filter(**age), {}  # a range of this index

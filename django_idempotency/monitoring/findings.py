@@ -28,6 +28,8 @@ class Code(StrEnum):
     JOB_NEVER_RAN = "job-never-ran"
     JOB_LATE = "job-late"
     UNKNOWN_OLD = "unknown-old"
+    UNKNOWN_MANY = "unknown-many"
+    FINGERPRINT_UNREADABLE = "fingerprint-unreadable"
     RETENTION_SHORT = "retention-short"
     OPERATION_RETENTION_SHORT = "operation-retention-short"
     LEASE_SHORT = "lease-short"
@@ -48,6 +50,17 @@ class Code(StrEnum):
 # The health view returns 503 for these. The others can wait until morning.
 URGENT: Final = frozenset({Code.LEASE_OVERDUE, Code.WORK_WAITING, Code.DEAD_LETTERS, Code.UNATTENDED, Code.JOB_FAILED})
 
+
+# The section of the runbooks for the alert that has the same cause.
+RUNBOOKS: Final = {
+    Code.DEAD_LETTERS: "idempotencydeadletters",
+    Code.UNATTENDED: "idempotencyunattended",
+    Code.UNKNOWN_OLD: "idempotencyunknownold",
+    Code.UNKNOWN_MANY: "idempotencyunknownmany",
+    Code.LEASE_OVERDUE: "idempotencyleasesoverdue",
+    Code.WORK_WAITING: "idempotencyworkwaiting",
+    **dict.fromkeys((Code.JOB_FAILED, Code.JOB_NEVER_RAN, Code.JOB_LATE), "idempotencyjoblate"),
+}
 
 # A recommendation: nothing is wrong, and the doctor does not fail.
 ADVICE: Final = frozenset({Code.CLIENTS_UNNOTICED, Code.LOOK_ALIKE})
@@ -92,6 +105,11 @@ class Finding:
         """The section of the documentation that says what to do."""
         return docs_url("reference/findings", self.code.value)
 
+    @property
+    def runbook(self) -> str:
+        """The runbook of the alert with the same cause; empty if there is none."""
+        return docs_url("how-to/runbooks", RUNBOOKS[self.code]) if self.code in RUNBOOKS else ""
+
 
 SENTENCES: Final[Mapping[Code, str | Promise]] = {
     Code.STORE_UNAVAILABLE: _("%(error)s"),
@@ -125,6 +143,15 @@ SENTENCES: Final[Mapping[Code, str | Promise]] = {
         "The oldest of %(number)s unknown outcomes is %(age)s old: check that its operation has a reconciler and that "
         "the provider answers. An operation that waits to be resumed needs a worker with its code.",
         "count",
+    ),
+    Code.UNKNOWN_MANY: _(
+        "%(number)s outcomes are unknown at the same time: check that the provider answers, that the reconciler runs, "
+        "and that no deployment kills handlers."
+    ),
+    Code.FINGERPRINT_UNREADABLE: _(
+        "Records have fingerprints that were made with the secret %(secret)s, which this process lacks: it answers "
+        "their retries with 409, because it cannot tell them from other requests. Add the old secret to "
+        "IDEMPOTENCY['SECRETS'] until these records have expired."
     ),
     Code.RETENTION_SHORT: _(
         "IDEMPOTENCY['RETENTION'] is %(retention)s: a client that retries later runs the request again, or is "

@@ -10,7 +10,7 @@ from typing import Final
 from django.db import connections
 
 from django_idempotency.core.states import Status
-from django_idempotency.flow.unattended import lacks_reconciler
+from django_idempotency.flow.unattended import needs_person
 from django_idempotency.monitoring.health import get_longest_silence
 from django_idempotency.monitoring.jobs import SCHEDULED
 from django_idempotency.signals import logger
@@ -44,7 +44,7 @@ def _read_oldest(found: Readings) -> Samples:
 
 
 def _read_unattended(found: Readings) -> Samples:
-    alone = (each for each in found.unknowns if lacks_reconciler(each.operation, each.run_name, each.on_lost_lease))
+    alone = (each for each in found.unknowns if needs_person(each.operation, each.run_name, each.on_lost_lease))
     yield "", sum(each.number for each in alone)
 
 
@@ -63,7 +63,7 @@ GAUGES: Final = (
         "open", f"Unfinished records, by state. Each state is counted up to {COUNTED_AT_MOST:,}.", _read_open, "state"
     ),
     Gauge("oldest", "Age of the oldest unfinished record of each state.", _read_oldest, "state", "seconds"),
-    Gauge("unattended", "Unknown outcomes whose operation has no reconciler.", _read_unattended),
+    Gauge("unattended", "Unknown outcomes that have no reconciler, and that no retry restarts.", _read_unattended),
     Gauge("overdue", "Leases that expired and that the sweeper has not handled yet.", _read_single("overdue")),
     Gauge("waiting", "Accepted work that no worker has begun.", _read_single("waiting")),
     Gauge("live", f"Records in the table. An estimate above {COUNTED_EXACTLY:,}.", _read_single("live")),

@@ -15,6 +15,7 @@ from django_idempotency.flow.unattended import match_resumable, match_unattended
 from django_idempotency.models import IdempotencyKey, MaintenanceRun
 from django_idempotency.monitoring.durations import load_operations
 from django_idempotency.monitoring.findings import Finding, describe_plainly
+from django_idempotency.monitoring.fingerprints import find_missing_secrets
 from django_idempotency.monitoring.rules import LATE_SECONDS, JobRun, Snapshot, find_problems
 from django_idempotency.store.pooler import find_unsafe_options
 from django_idempotency.store.records import alias
@@ -87,9 +88,15 @@ def examine(using: str, clock: Clock = timezone.now) -> list[Finding]:
     """Return everything that is wrong. Reads the newest keys of each operation as well."""
     runs, apart = load_job_runs(using, clock)
     seen = _load_health(using, runs).snapshot
-    pooled, server = find_unsafe_options(using), ask_server(using)
     return find_problems(
-        replace(seen, operations=load_operations(using), clocks_apart=apart, pooled=pooled, server=server)
+        replace(
+            seen,
+            operations=load_operations(using),
+            missing_secrets=find_missing_secrets(using),
+            clocks_apart=apart,
+            pooled=find_unsafe_options(using),
+            server=ask_server(using),
+        )
     )
 
 

@@ -3,7 +3,7 @@
 `find_problems` decides from one snapshot and asks nothing itself.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Final
@@ -17,6 +17,7 @@ from django_idempotency.store.server import Server
 
 LATE_SECONDS: Final = 600  # ten sweeps of the usual schedule
 UNKNOWN_SECONDS: Final = 3600
+UNKNOWN_MANY: Final = 50  # as the alert IdempotencyUnknownMany
 CLOCK_SECONDS: Final = 2.0
 _DAY: Final = 86_400
 _READ_ONLY: Final = ("in_hot_standby", "read_only", "transaction_read_only", "tx_read_only")
@@ -52,6 +53,7 @@ class Snapshot:
     runs: Mapping[str, JobRun]
     operations: Mapping[str, OperationStats] = field(default_factory=dict)
     clocks_apart: float | None = None
+    missing_secrets: Sequence[str] = ()  # that made fingerprints of records, and that this process lacks
     pooled: tuple[str, ...] = ()  # options in use that a pooler in transaction mode breaks
     server: Server = field(default_factory=Server)
 
@@ -59,7 +61,13 @@ class Snapshot:
 def find_problems(seen: Snapshot) -> list[Finding]:
     """Return what is wrong, the most urgent first; an empty list if nothing is."""
     found = [*_find_stuck(seen), *_find_failed_jobs(seen), *_find_missed_jobs(seen), *_find_unknown(seen)]
-    found += [*_find_short_retention(), *_find_operations(seen), *_find_clocks(seen), *_find_pooler(seen)]
+    found += [
+        *_find_missing_secrets(seen),
+        *_find_short_retention(),
+        *_find_operations(seen),
+        *_find_clocks(seen),
+        *_find_pooler(seen),
+    ]
     return [*found, *_find_server(seen.server)]
 
 
@@ -92,6 +100,12 @@ def _find_missed_jobs(seen: Snapshot) -> Iterator[Finding]:
 def _find_unknown(seen: Snapshot) -> Iterator[Finding]:
     if seen.oldest_unknown is not None and seen.oldest_unknown > UNKNOWN_SECONDS:
         yield Finding(Code.UNKNOWN_OLD, {"count": seen.unknown, "age": seen.oldest_unknown})
+    if seen.unknown > UNKNOWN_MANY:
+        yield Finding(Code.UNKNOWN_MANY, {"count": seen.unknown})
+
+
+def _find_missing_secrets(seen: Snapshot) -> Iterator[Finding]:
+    yield from (Finding(Code.FINGERPRINT_UNREADABLE, {"secret": secret}) for secret in seen.missing_secrets)
 
 
 def _find_short_retention() -> Iterator[Finding]:

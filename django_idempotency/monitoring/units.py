@@ -57,6 +57,12 @@ def _with_decimal(value: float, text: str | Promise) -> str:
     return str(text) % number_format(round(value, places), decimal_pos=places)
 
 
+def format_clock(then: datetime) -> str:
+    """Return a time in the zone of the settings."""
+    local = timezone.localtime(then) if timezone.is_aware(then) else then
+    return f"{local:%Y-%m-%d %H:%M:%S}"
+
+
 def format_moment(then: datetime) -> str:
     """Return a time as RFC 3339 in UTC. Without `USE_TZ` times are in the zone of the settings."""
     aware = timezone.make_aware(then) if timezone.is_naive(then) else then

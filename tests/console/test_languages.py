@@ -158,7 +158,7 @@ def test_a_finding(code: Code) -> None:
     seconds = dict.fromkeys(("age", "retention", "lease", "p99", "needed", "difference"), 1.5)
     names = ("error", "job", "operation", "options", "setting", "value", "field", "state", "engine", "promise")
     for count in (1, 2):
-        values = {**dict.fromkeys(names, "x"), "reason": "x", **seconds, "count": count}
+        values = {**dict.fromkeys(names, "x"), "reason": "x", "secret": "x", **seconds, "count": count}
         assert_german(describe(Finding(code, values)))
 
 

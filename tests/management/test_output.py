@@ -131,6 +131,7 @@ def test_each_finding_has_a_code_a_severity_and_a_link_for_programs() -> None:
     first = json.loads(output.getvalue())["findings"][0]
     assert (first["code"], first["severity"]) == ("dead-letters", "critical")
     assert first["url"].endswith("#dead-letters")
+    assert first["runbook"].endswith("runbooks.html#idempotencydeadletters")
 
 
 @pytest.mark.django_db

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from datetime import timedelta
 from io import StringIO
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -16,18 +18,27 @@ from django.test import Client
 from django.urls import reverse
 from django.utils.translation import override
 
-from django_idempotency import maintenance
+from django_idempotency import Status, maintenance, monitoring
 from django_idempotency.console.dashboard.numbers import clear_cache
 from django_idempotency.maintenance import health
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey, MaintenanceRun
 from django_idempotency.monitoring.durations import OperationStats
-from django_idempotency.monitoring.findings import SENTENCES, URGENT, Code, describe, describe_plainly
+from django_idempotency.monitoring.findings import (
+    RUNBOOKS,
+    SENTENCES,
+    URGENT,
+    Code,
+    Finding,
+    describe,
+    describe_plainly,
+)
 from django_idempotency.monitoring.health import examine
 from django_idempotency.monitoring.jobs import SCHEDULED
-from django_idempotency.monitoring.rules import JobRun, Snapshot, find_problems
+from django_idempotency.monitoring.rules import UNKNOWN_MANY, JobRun, Snapshot, find_problems
 from django_idempotency.store import attempts
 from django_idempotency.store.operations import StoredOperation
 from django_idempotency.store.server import Server, name_look_alike
+from tests.kit.console import many
 from tests.kit.records import change, claimed, doubtful
 
 ON_TIME: Final = {job.name: JobRun(job.name, 1.0, {}, "") for job in SCHEDULED}
@@ -52,6 +63,7 @@ def ran(name: str, **values: Any) -> dict[str, JobRun]:
 def test_nothing_is_wrong() -> None:
     quick = OperationStats(lease=10, retention=None, seconds=[1.0] * 100)
     assert find_problems(replace(WELL, oldest_overdue=600.0, oldest_waiting=600.0, operations={"pay": quick})) == []
+    assert find_problems(replace(WELL, unknown=50, oldest_unknown=3600.0)) == []
 
 
 def asked(**settings: str) -> dict[str, Server]:
@@ -66,6 +78,8 @@ def asked(**settings: str) -> dict[str, Server]:
         ({"dead_letters": 2, "oldest_dead_letter": 5.0}, Code.DEAD_LETTERS, {"count": 2, "age": 5.0}),
         ({"unattended": 2, "oldest_unattended": 5.0}, Code.UNATTENDED, {"count": 2, "age": 5.0}),
         ({"unknown": 3, "oldest_unknown": 3601.0}, Code.UNKNOWN_OLD, {"count": 3, "age": 3601.0}),
+        ({"unknown": 51, "oldest_unknown": 1.0}, Code.UNKNOWN_MANY, {"count": 51}),
+        ({"missing_secrets": ["old"]}, Code.FINGERPRINT_UNREADABLE, {"secret": "old"}),
         ({"runs": ran("reap", error="gone")}, Code.JOB_FAILED, {"job": "reap", "error": "gone"}),
         ({"runs": ran("reap", finished_ago=None)}, Code.JOB_NEVER_RAN, {"job": "reap"}),
         ({"runs": ran("sweep", finished_ago=601.0)}, Code.JOB_LATE, {"job": "sweep", "age": 601.0}),
@@ -238,3 +252,34 @@ def test_the_dashboard_sees_work_that_no_worker_begins(client: Client, hours: in
     page = client.get(reverse("admin:django_idempotency_dashboard")).content.decode()
     clear_cache()
     assert ("no worker has begun it" in page) is wrong
+
+
+def read_alerts() -> dict[str, tuple[str, str]]:
+    """Expression and runbook of each alert."""
+    text = (Path(monitoring.__file__).parent / "alerts.yaml").read_text()
+    found = re.findall(r"- alert: (\w+)\n +expr: (.*)\n(?:.*\n)*? +runbook_url: (\S+)", text)
+    return {name: (expression, url) for name, expression, url in found}
+
+
+@pytest.mark.django_db
+def test_many_unknown_outcomes_are_a_finding_as_they_are_an_alert(client: Client) -> None:
+    expression, runbook = read_alerts()["IdempotencyUnknownMany"]
+    assert expression == f'max by (job) (api_idempotency_open{{state="unknown"}}) > {UNKNOWN_MANY}'
+    many(UNKNOWN_MANY, Status.UNKNOWN)
+    client.force_login(User.objects.create_superuser("root"))
+    for number, found in ((UNKNOWN_MANY, False), (UNKNOWN_MANY + 1, True)):
+        reported = [each for each in examine("default") if each.code == "unknown-many"]
+        assert [each.values for each in reported] == [{"count": number}] * found
+        assert [each.runbook for each in reported] == [runbook] * found
+        clear_cache()
+        page = client.get(reverse("admin:django_idempotency_dashboard")).content.decode()
+        assert (f"{number} outcomes are unknown at the same time" in page) is found
+        assert (runbook in page) is found
+        doubtful()
+    clear_cache()
+
+
+def test_a_finding_that_is_an_alert_leads_to_its_runbook() -> None:
+    known = {url for _expression, url in read_alerts().values()}
+    assert {Finding(code).runbook for code in RUNBOOKS} <= known
+    assert Finding(Code.LEASE_SHORT).runbook == ""

@@ -112,7 +112,6 @@ RECIPES = [
             "store/dashboard.py": "dead letters are found through the audit trail",
             "store/gauges.py": "dead letters are found through the audit trail",
             "console/filters.py": "dead letters are found through the audit trail",
-            "console/columns.py": "dead letters wait for a person",
             "console/dashboard/sections.py": "dead letters have a section of their own",
             "console/dashboard/numbers.py": "dead letters of an operation are a number of their own",
             "console/dashboard/tables.py": "dead letters of an operation have a column of their own",

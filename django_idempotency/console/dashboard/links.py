@@ -19,6 +19,7 @@ NEEDS: Final = {  # the filters that show what a finding is about
     Code.LEASE_OVERDUE: {"needs": "sweeper"},
     Code.WORK_WAITING: {"status": Status.PENDING.value},
     Code.UNKNOWN_OLD: {"status": Status.UNKNOWN.value},
+    Code.UNKNOWN_MANY: {"status": Status.UNKNOWN.value},
 }
 JOB_CODES: Final = (Code.JOB_FAILED, Code.JOB_NEVER_RAN, Code.JOB_LATE)
 

@@ -15,7 +15,7 @@ from django_idempotency.conf import conf
 from django_idempotency.console.dashboard.tally import Tally
 from django_idempotency.console.filters import FAILURES
 from django_idempotency.core.states import Status
-from django_idempotency.flow.unattended import lacks_reconciler
+from django_idempotency.flow.unattended import needs_person
 from django_idempotency.monitoring.durations import OperationStats, load_operations
 from django_idempotency.monitoring.findings import Finding
 from django_idempotency.monitoring.health import get_longest_silence, load_job_runs
@@ -191,7 +191,7 @@ def _count_doubts(tally: Tally, key: Callable[[str, Status, int], T]) -> Counter
 
 def _take_snapshot(tally: Tally, states: Mapping[Status, int], source: _Source) -> Snapshot:
     doubts, leases = list(tally.groups("doubt")), list(tally.groups("lease"))
-    alone = [group for group in doubts if lacks_reconciler(group.operation, group.run_name, group.on_lost_lease)]
+    alone = [group for group in doubts if needs_person(group.operation, group.run_name, group.on_lost_lease)]
     return Snapshot(
         oldest_overdue=_find_oldest(group.oldest_overdue for group in leases),
         oldest_waiting=_find_oldest(group.oldest_waiting for group in leases),

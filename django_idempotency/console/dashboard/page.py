@@ -61,7 +61,7 @@ def view(model_admin: Any, request: HttpRequest) -> TemplateResponse:
     context = {
         **model_admin.build_page_context(request),
         "title": _("Idempotency dashboard"),
-        "problems": [(Link(describe(each), links.explain(each)), each.url) for each in found.findings],
+        "problems": [(Link(describe(each), links.explain(each)), each.runbook or each.url) for each in found.findings],
         "sections": _build_sections(found, links),
         "periods": [(label, links.page(period=name), name == links.period) for name, label in PERIOD_LABELS.items()],
         "links": links,

@@ -22,6 +22,7 @@ LISTED_BY: Final = {  # the arguments of idempotency_list that show the records 
     Code.DEAD_LETTERS: "--status dead_letter",
     Code.UNATTENDED: "--status unknown",
     Code.UNKNOWN_OLD: "--status unknown --older-than 1h",
+    Code.UNKNOWN_MANY: "--status unknown",
     Code.LEASE_OVERDUE: "--status in_progress,pending",
     Code.WORK_WAITING: "--status pending",
 }
@@ -109,8 +110,8 @@ class Command(PackageCommand):
         for each in found:
             self.say(f"{styles[each.severity](each.severity.value)} {each.code.value}: {describe_plainly(each)}")
             if each.code in LISTED_BY:
-                self.say(f"    manage.py idempotency_list {LISTED_BY[each.code]}")
-            self.say(f"    {each.url}")
+                self.say(f"    python manage.py idempotency_list {LISTED_BY[each.code]}")
+            self.say(f"    {each.runbook or each.url}")
 
     def _prove(self, using: str, places: list[Place]) -> list[Finding]:
         try:
@@ -138,6 +139,8 @@ def _examine(using: str) -> list[Finding]:
 
 def as_json(finding: Finding) -> dict[str, Any]:
     about = {"code": finding.code.value, "severity": finding.severity.value, "url": finding.url}
+    if finding.runbook:
+        about["runbook"] = finding.runbook
     return {**about, "text": describe_plainly(finding), **finding.values}
 
 

@@ -7,11 +7,10 @@ from django.utils.translation import override
 
 from django_idempotency.console.bodies import CONTENT
 from django_idempotency.console.downstream import list_derived
-from django_idempotency.console.timeline import load_steps
+from django_idempotency.console.timeline import load_details, load_steps
 from django_idempotency.core.progress import StepState
-from django_idempotency.fields import StatementNow
 from django_idempotency.management.base import PackageCommand, add_database, add_json
-from django_idempotency.management.references import Target, add_reference, find_target
+from django_idempotency.management.references import add_reference, find_target
 from django_idempotency.management.story import write_story
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.monitoring.units import format_moment
@@ -44,23 +43,18 @@ class Command(PackageCommand):
 
     @override("en")
     def handle(self, *args: Any, **options: Any) -> None:
-        target = with_time(find_target(options))
+        target = find_target(options)
         events = list(IdempotencyEvent.objects.using(target.using).filter(record_id=target.row.id).order_by("id"))
         fields = load_fields(target.row, content=options["body"], secrets=options["all"])
         if options["json"]:
             steps = list_steps(target.row, list_derived(events))
-            self.write_json({**fields, **steps, "events": list(map(describe_event, events))})
+            told = [describe_event(each, content=options["body"]) for each in events]
+            self.write_json({**fields, **steps, "events": told})
             return
-        self.say("\n".join(write_story(target, events, self.style, self.width)))
+        self.say("\n".join(write_story(target, events, self.style, self.width, content=options["body"])))
         if options["all"] or options["body"]:
             shown = fields if options["all"] else {name: fields[name] for name in CONTENT if name in fields}
             self.say("\nColumns\n" + "\n".join(f"  {name}: {_as_text(value)}" for name, value in shown.items()))
-
-
-def with_time(target: Target) -> Target:
-    """Read the record again with the database's time, as the admin's pages do."""
-    rows = IdempotencyKey.objects.using(target.using).with_time().annotate(now=StatementNow())
-    return Target(rows.filter(pk=target.row.pk).first() or target.row, target.reference)
 
 
 def load_fields(row: IdempotencyKey, *, content: bool, secrets: bool) -> dict[str, Any]:
@@ -96,8 +90,11 @@ def list_steps(row: IdempotencyKey, derived: list[str]) -> dict[str, Any]:
     }
 
 
-def describe_event(event: IdempotencyEvent) -> dict[str, Any]:
-    return {name: getattr(event, name) for name in ("at", "kind", "transition", "actor", "reason")}
+def describe_event(event: IdempotencyEvent, *, content: bool) -> dict[str, Any]:
+    """Return the event. The message of an exception is content."""
+    columns = {name: getattr(event, name) for name in ("at", "kind", "transition", "actor", "reason")}
+    details = {name: value for name, value in load_details(event).items() if content or name != "message"}
+    return {**columns, "details": details}
 
 
 def _as_text(value: Any) -> str:

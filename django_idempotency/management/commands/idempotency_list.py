@@ -5,8 +5,8 @@ from typing import Any, ClassVar, Final
 
 from django.utils.translation import override
 
-from django_idempotency.console.columns import describe_next, is_late
 from django_idempotency.console.keyset import LOOK
+from django_idempotency.console.outlook import describe_next, is_late
 from django_idempotency.console.wording import STATES, shorten_key
 from django_idempotency.core.states import Status
 from django_idempotency.management.base import (
@@ -106,7 +106,7 @@ def format_records(rows: Sequence[Any], width: int) -> list[str]:
         (
             str(row.id),
             str(STATES[Status(row.status)].label),
-            f"{format_interval(row.now - row.created_at, units=1)} old",
+            f"{format_interval(row.read_at - row.created_at, units=1)} old",
             row.operation or "-",
             row.principal or "-",
             shorten_key(row.key),
