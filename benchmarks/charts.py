@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from docs.pictures import svg
+from docs.pictures.drawing import svg
 
 WIDTH: Final = 420
 HEIGHT: Final = 150  # of one chart

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.pictures import IMAGES
+from docs.pictures.drawing import IMAGES
 
 COLUMN = 358  # pixels for a picture on a page that is 390 wide
 SMALLEST = 11  # pixels of letters on the screen

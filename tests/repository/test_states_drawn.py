@@ -7,24 +7,24 @@ from itertools import pairwise
 
 from django_idempotency import Status
 from django_idempotency.core.transitions import TRANSITIONS, Edge
-from docs import life
-from docs.states import PAGE, PICTURE, page, picture
+from docs.pictures import life
+from docs.pictures.states import PAGE, PICTURE, page, picture
 
 NAMES = {*map(str, Status), "no record", str(Edge.DELETED.value)}
 STATE = ' font-weight="bold"'
 
 
 def test_picture_is_drawn_from_the_table() -> None:
-    assert PICTURE.read_bytes() == picture().encode(), "run: python -m docs.states"
+    assert PICTURE.read_bytes() == picture().encode(), "run: python -m docs.pictures"
 
 
 def test_five_boxes_are_drawn_by_the_code() -> None:
-    assert life.PICTURE.read_text() == life.picture(), "run: python -m docs.life"
+    assert life.PICTURE.read_text() == life.picture(), "run: python -m docs.pictures"
 
 
 def test_tables_are_written_from_the_table() -> None:
     text = PAGE.read_bytes().decode()
-    assert page(text) == text, "run: python -m docs.states"
+    assert page(text) == text, "run: python -m docs.pictures"
 
 
 def test_each_row_is_in_the_picture_between_its_states() -> None:

@@ -19,7 +19,7 @@ from django_idempotency.core.transitions import TRANSITIONS, Edge
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.store import attempts, claims, jobs, records
 from django_idempotency.store.dialects import DIALECTS, Statement, adapt
-from docs.states import ABSENT, COLOURS, DELETED, moves
+from docs.pictures.states import ABSENT, COLOURS, DELETED, moves
 from tests.kit.rows import FUTURE, NAMESPACE, PAST, SCOPE, Row, a_call, a_row, put
 from tests.store.verbs import ALL
 

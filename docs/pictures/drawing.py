@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from xml.sax.saxutils import escape
 
-DOCS: Final = Path(__file__).resolve().parent
+DOCS: Final = Path(__file__).resolve().parents[1]
 IMAGES: Final = DOCS / "images"
 SANS, MONO = "system-ui, sans-serif", "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
 

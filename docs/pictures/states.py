@@ -1,4 +1,4 @@
-"""Draw the states and write their tables from the one place that defines them: `python -m docs.states`."""
+"""Draw the states and write their tables from the one place that defines them."""
 
 from collections.abc import Iterator
 from textwrap import wrap
@@ -7,11 +7,12 @@ from xml.sax.saxutils import escape
 
 from django_idempotency import Status
 from django_idempotency.core.transitions import TRANSITIONS, Edge, Guard, Transition
-from docs.pictures import DOCS, IMAGES, between, svg
+from docs.pictures.drawing import DOCS, IMAGES, between, svg
 
 PICTURE = IMAGES / "states.svg"
 PAGE = DOCS / "reference" / "states.md"
-BEGIN, END = "<!-- written by docs/states.py: begin -->\n", "<!-- written by docs/states.py: end -->\n"
+BEGIN, END = "<!-- written by docs/pictures: begin -->\n", "<!-- written by docs/pictures: end -->\n"
+
 
 ABSENT, DELETED = "no record", Edge.DELETED.value
 COLOURS: Final[dict[str, str]] = {
@@ -117,6 +118,6 @@ def page(old: str) -> str:
     return between(old, BEGIN, END, tables())
 
 
-if __name__ == "__main__":
+def write() -> None:
     PICTURE.write_text(picture(), encoding="utf-8")
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Draw the rooms of the package and the flows through them from the code: `python -m docs.architecture`."""
+"""Draw the rooms of the package and the flows through them from the code."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from textwrap import wrap
 from typing import Final, NamedTuple
 from xml.sax.saxutils import escape, unescape
 
-from docs.pictures import IMAGES, MONO, svg
-from docs.traces import DATABASE, YOURS, Line, flows
+from docs.pictures.drawing import IMAGES, MONO, svg
+from docs.pictures.traces import DATABASE, YOURS, Line, flows
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGE: Final = ROOT / "django_idempotency"
 PREFIX: Final = "architecture-"
 
@@ -109,7 +109,7 @@ def room_of(top: str) -> Room:
     for room in (room for layer in LAYERS for room in layer):
         if top in room.tops:
             return room
-    raise SystemExit(f"{top} is in no room of LAYERS in docs/architecture.py.")
+    raise SystemExit(f"{top} is in no room of LAYERS in docs/pictures/architecture.py.")
 
 
 def is_module(top: str) -> bool:
@@ -236,6 +236,6 @@ def pictures() -> dict[str, str]:
     return {"rooms": rooms(), **{name: flow(name, acts) for name, acts in flows().items()}}
 
 
-if __name__ == "__main__":
+def write() -> None:
     for name, picture in pictures().items():
         stored(name).write_text(picture, encoding="utf-8")

@@ -1,8 +1,8 @@
-"""Draw the five boxes of a record's life: python -m docs.life"""
+"""Draw the five boxes of a record's life."""
 
 from typing import Final
 
-from docs.pictures import IMAGES, svg
+from docs.pictures.drawing import IMAGES, svg
 
 PICTURE: Final = IMAGES / "life.svg"
 # Portrait: legible on a telephone without zooming.
@@ -45,5 +45,5 @@ def picture() -> str:
     return svg("The life of a record", 412, 430, parts)
 
 
-if __name__ == "__main__":
+def write() -> None:
     PICTURE.write_text(picture())
