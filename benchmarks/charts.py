@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from docs.pictures import svg
+from docs.pictures.drawing import svg
 
 WIDTH: Final = 420
 HEIGHT: Final = 150  # of one chart
@@ -31,7 +31,7 @@ def draw(title: str, colours: Mapping[str, str], charts: Sequence[Chart]) -> str
         parts.append(f'<text x="{LEFT + 18 + 90 * number}" y="18" fill="var(--ink)">{name}</text>')
     for number, chart in enumerate(charts):
         parts += draw_chart(30 + HEIGHT * number, chart, colours)
-    return svg(title, WIDTH, HEIGHT * len(charts) + 30, parts, attributes=' font-size="12"')
+    return svg(title, WIDTH, HEIGHT * len(charts) + 30, parts, attributes=' font-size="13"')
 
 
 def draw_chart(top: int, chart: Chart, colours: Mapping[str, str]) -> list[str]:

@@ -165,7 +165,7 @@ def name_checkboxes(app: Any, page: str, template: str, context: dict[str, Any],
 def put_sources_beside_pages(app: Any, exception: Exception | None) -> None:
     """llms.txt, which an agent reads first, leads to the sources; they lead to each other and to pictures."""
     if exception is None and app.builder.format == "html":
-        ignored = shutil.ignore_patterns("_build", "__pycache__", "*.py")
+        ignored = shutil.ignore_patterns("_build", "__pycache__", "pictures", "conf.py")
         shutil.copytree(app.srcdir, app.outdir, ignore=ignored, dirs_exist_ok=True)
 
 

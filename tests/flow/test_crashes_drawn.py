@@ -23,8 +23,8 @@ from django_idempotency.maintenance import reconcile, sweep
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.reconciliation import Landed, NotLanded, Verdict, reconciler
 from django_idempotency.testing import grace_over, lease_over
-from docs.crashes import CRASHES, PAGE, Crash, page, picture
-from docs.pictures import IMAGES
+from docs.pictures.crashes import CRASHES, PAGE, Crash, page, picture
+from docs.pictures.drawing import IMAGES
 from testproject.payments.models import LedgerEntry
 from tests.kit.databases import sessions
 from tests.kit.threads import wait_until
@@ -216,7 +216,7 @@ def test_what_a_crash_leaves_is_what_is_drawn(crash: Crash) -> None:
 
 
 def test_page_and_pictures_are_written_from_the_table() -> None:
-    assert page(PAGE.read_text()) == PAGE.read_text(), "run: python -m docs.crashes"
+    assert page(PAGE.read_text()) == PAGE.read_text(), "run: python -m docs.pictures"
     drawn = {IMAGES / crash.file: picture(crash) for crash in CRASHES}
-    assert [file.name for file, text in drawn.items() if file.read_text() != text] == [], "run: python -m docs.crashes"
+    assert [file.name for file, text in drawn.items() if file.read_text() != text] == [], "run: python -m docs.pictures"
     assert drawn.keys() == set(IMAGES.glob("crash-*.svg"))

@@ -26,8 +26,8 @@ from django_idempotency.once import Claim, once
 from django_idempotency.operations import Op, operation, perform
 from django_idempotency.store import attempts, claims, operations, records
 from django_idempotency.testing import lease_over
-from docs.modes import DRAWINGS, PAGE, Drawing, page, picture
-from docs.pictures import IMAGES, Note, Step
+from docs.pictures.drawing import IMAGES, Note, Step
+from docs.pictures.modes import DRAWINGS, PAGE, Drawing, page, picture
 from testproject.payments.models import LedgerEntry
 from tests.flow.test_crashes_drawn import die, in_another_process, send
 
@@ -273,7 +273,7 @@ def test_what_happens_is_what_is_drawn(drawing: Drawing) -> None:
 
 
 def test_section_and_pictures_are_written_from_the_table() -> None:
-    assert page(PAGE.read_text()) == PAGE.read_text(), "run: python -m docs.modes"
+    assert page(PAGE.read_text()) == PAGE.read_text(), "run: python -m docs.pictures"
     drawn = {IMAGES / drawing.file: picture(drawing) for drawing in DRAWINGS}
-    assert [file.name for file, text in drawn.items() if file.read_text() != text] == [], "run: python -m docs.modes"
+    assert [file.name for file, text in drawn.items() if file.read_text() != text] == [], "run: python -m docs.pictures"
     assert drawn.keys() == set(IMAGES.glob("mode-*.svg"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from docs.architecture import LAYERS, TITLES, modules, pictures, room_of, stored, words
+from docs.pictures.architecture import LAYERS, TITLES, modules, pictures, room_of, stored, words
 from tests.repository.test_layers import RANKS
 
 
@@ -15,7 +15,7 @@ def drawn() -> dict[str, str]:
 
 @pytest.mark.parametrize("name", TITLES)
 def test_a_picture_says_what_the_code_does(name: str, drawn: dict[str, str]) -> None:
-    assert words(stored(name).read_text(encoding="utf-8")) == words(drawn[name]), "run: python -m docs.architecture"
+    assert words(stored(name).read_text(encoding="utf-8")) == words(drawn[name]), "run: python -m docs.pictures"
 
 
 def test_every_picture_is_on_the_page(drawn: dict[str, str]) -> None:

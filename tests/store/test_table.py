@@ -19,7 +19,7 @@ from django_idempotency.core.transitions import TRANSITIONS, Edge
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.store import attempts, claims, jobs, records
 from django_idempotency.store.dialects import DIALECTS, Statement, adapt
-from docs.states import ABSENT, BOXES, DELETED, ROUTES
+from docs.pictures.states import ABSENT, COLOURS, DELETED, moves
 from tests.kit.rows import FUTURE, NAMESPACE, PAST, SCOPE, Row, a_call, a_row, put
 from tests.store.verbs import ALL
 
@@ -133,14 +133,14 @@ def test_a_status_that_the_code_does_not_know_is_refused() -> None:
 def test_table_database_and_diagram_know_the_same_states_and_changes() -> None:
     in_database = set(re.findall(r"'([^']+)'", check_clause("idempotency_key_status")))
     in_table = {state for each in TRANSITIONS for state in (*each.sources, each.target) if isinstance(state, Status)}
-    assert set(Status) == in_table == in_database == set(BOXES) - {ABSENT, DELETED}
+    assert set(Status) == in_table == in_database == set(COLOURS) - {ABSENT, DELETED}
     changes = {
         (source, str(each.target.value))
         for each in TRANSITIONS
         for source in each.sources or {ABSENT}
         if each.target is not Edge.SAME and each.target is not source
     }
-    assert changes == set(ROUTES)
+    assert changes == {(source, target) for source, targets in moves().items() for target in targets}
 
 
 def check_clause(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Draw what each crash leaves behind, and write the page about it: python -m docs.crashes
+"""Draw what each crash leaves behind, and write the page about it.
 
 `tests/flow/test_crashes_drawn.py` plays each of them and compares what is left with what is drawn.
 """
@@ -6,10 +6,10 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from docs.pictures import DOCS, IMAGES, Note, Step, between, draw
+from docs.pictures.drawing import DOCS, IMAGES, Note, Step, between, draw
 
 PAGE: Final = DOCS / "explanation" / "how-it-fails.md"
-BEGIN, END = "<!-- written by docs/crashes.py: begin {} -->\n", "<!-- written by docs/crashes.py: end {} -->\n"
+BEGIN, END = "<!-- written by docs/pictures: begin {} -->\n", "<!-- written by docs/pictures: end {} -->\n"
 LANES: Final = {
     "atomic": ("client", "process", "database"),
     "leased": ("client", "process", "database", "provider"),
@@ -139,7 +139,7 @@ def page(text: str) -> str:
     return text
 
 
-if __name__ == "__main__":
+def write() -> None:
     PAGE.write_text(page(PAGE.read_text()))
     for crash in CRASHES:
         (IMAGES / crash.file).write_text(picture(crash))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from xml.sax.saxutils import escape
 
-DOCS: Final = Path(__file__).resolve().parent
+DOCS: Final = Path(__file__).resolve().parents[1]
 IMAGES: Final = DOCS / "images"
 SANS, MONO = "system-ui, sans-serif", "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
 
@@ -70,14 +70,14 @@ class Note(NamedTuple):
 Story = Sequence[Step | Note]
 
 WIDTH, ROW, TOP = 412, 32, 46  # legible on a telephone without zooming
-PLACES: Final = (40, 150, 270, 370)  # of the lanes
+PLACES: Final = {3: (50, 205, 350), 4: (40, 150, 270, 370)}  # of the lanes
 TONES: Final = {"completed": "good", "killed": "warn", "lease expires": "warn", "unknown": "warn"}  # of notes
 ENDS: Final = ("COMMIT", "ROLLBACK", "killed")  # of a transaction
 
 
 def draw(title: str, lanes: Sequence[str], story: Story) -> str:
     """Draw a story from the top down; the time in which a transaction is open is shaded."""
-    height, places = TOP + ROW * len(story) + 20, dict(zip(lanes, PLACES, strict=False))
+    height, places = TOP + ROW * len(story) + 20, dict(zip(lanes, PLACES[len(lanes)], strict=True))
     parts = [*_transactions(places, story)]
     for name, x in places.items():
         parts.append(f'<path d="M{x},30 V{height - 6}" stroke="var(--faint)" stroke-dasharray="2 4"/>')
@@ -99,7 +99,7 @@ def _transactions(places: Mapping[str, int], story: Story) -> Iterator[str]:
         elif begun is not None and item.label in ENDS:
             (first, step), begun = begun, None
             left, right = sorted((places[step.source], places[step.target]))
-            top, bottom = _row(first) - 18, _row(number) + 6
+            top, bottom = _row(first) - 21, _row(number) + 6
             yield (f'<rect x="{left}" y="{top}" width="{right - left}" height="{bottom - top}" fill="var(--open)"/>')
 
 
@@ -117,12 +117,11 @@ def _arrow(places: Mapping[str, int], step: Step, y: int) -> Iterator[str]:
     aim = end - (22 if step.lost else 4) * (1 if end > start else -1)
     yield f'<path d="M{start},{y} H{aim}" stroke="var(--faint)" stroke-width="1.6" marker-end="url(#head)"/>'
     if step.lost:
-        cross = f"M{aim - 5 + (8 if end > start else -8)},{y - 5} l10,10 m0,-10 l-10,10"
+        cross = f"M{aim - 4 + (8 if end > start else -8)},{y - 4} l8,8 m0,-8 l-8,8"
         yield f'<path d="{cross}" stroke="var(--warn)" stroke-width="2.4" fill="none"/>'
     right = max(start, end)
     left = max(x for x in places.values() if x < right)  # the label of a long arrow is in its last gap
-    middle = (left + right) / 2 - (8 if step.lost and end > start else 0)  # clear of the cross
-    yield f'<text x="{middle:g}" y="{y - 6}" fill="var(--ink)">{step.label}</text>'
+    yield f'<text x="{(left + right) / 2:g}" y="{y - 7}" fill="var(--ink)">{step.label}</text>'
 
 
 def between(text: str, begin: str, end: str, written: str) -> str:

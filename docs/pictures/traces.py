@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGE, VIEWS = str(ROOT / "django_idempotency"), str(ROOT / "testproject" / "payments")
 YOURS, DATABASE = "your code", "database"
 UNTOLD: Final = {"simulate", "killing", "json_bodies"}  # how the demonstration misbehaves on request
@@ -93,7 +93,7 @@ def within_the_package(frame: FrameType | None) -> bool:
 
 def flows() -> dict[str, dict[str, list[Line]]]:
     """Every flow with its acts, traced in a process of its own."""
-    command = [sys.executable, "-m", "docs.traces"]
+    command = [sys.executable, "-m", "docs.pictures.traces"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(OTHERS)}
     done = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE)  # noqa: S603 - ours
     found: dict[str, dict[str, list[Any]]] = json.loads(done.stdout)

@@ -1,14 +1,14 @@
-"""Draw what happens in each mode, and write the section about it: python -m docs.modes
+"""Draw what happens in each mode, and write the section about it.
 
 `tests/flow/test_modes_drawn.py` records a real request in each of them and compares it with what is drawn.
 """
 
 from typing import Final, NamedTuple
 
-from docs.pictures import DOCS, IMAGES, Note, Step, Story, between, draw
+from docs.pictures.drawing import DOCS, IMAGES, Note, Step, Story, between, draw
 
 PAGE: Final = DOCS / "start" / "choose-a-mode.md"
-BEGIN, END = "<!-- written by docs/modes.py: begin -->\n", "<!-- written by docs/modes.py: end -->\n"
+BEGIN, END = "<!-- written by docs/pictures: begin -->\n", "<!-- written by docs/pictures: end -->\n"
 
 
 class Drawing(NamedTuple):
@@ -171,7 +171,7 @@ def page(text: str) -> str:
     return between(text, BEGIN, END, "\n" + "".join(section(drawing) for drawing in DRAWINGS))
 
 
-if __name__ == "__main__":
+def write() -> None:
     PAGE.write_text(page(PAGE.read_text()))
     for drawing in DRAWINGS:
         (IMAGES / drawing.file).write_text(picture(drawing))

@@ -1,20 +1,19 @@
-"""Draw the rooms of the package and the flows through them from the code: `python -m docs.architecture`."""
+"""Draw the rooms of the package and the flows through them from the code."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from textwrap import wrap
 from typing import Final, NamedTuple
 from xml.sax.saxutils import escape, unescape
 
-from docs.pictures import IMAGES, MONO, svg
-from docs.traces import DATABASE, YOURS, Line, flows
+from docs.pictures.drawing import IMAGES, MONO, svg
+from docs.pictures.traces import DATABASE, YOURS, Line, flows
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGE: Final = ROOT / "django_idempotency"
 PREFIX: Final = "architecture-"
 
@@ -110,7 +109,7 @@ def room_of(top: str) -> Room:
     for room in (room for layer in LAYERS for room in layer):
         if top in room.tops:
             return room
-    raise SystemExit(f"{top} is in no room of LAYERS in docs/architecture.py.")
+    raise SystemExit(f"{top} is in no room of LAYERS in docs/pictures/architecture.py.")
 
 
 def is_module(top: str) -> bool:
@@ -198,10 +197,10 @@ def lane_of(module: str) -> str:
 def legend(y: float) -> tuple[list[str], float]:
     parts, x = [], float(EDGE)
     for name, colour in COLOURS.items():
-        width = 7.3 * len(name) + 14
+        width = 7.9 * len(name) + 14
         if x + width > WIDTH - EDGE:
             x, y = EDGE, y + 26
-        parts += [box(x, y, width, 20, colour), text(x + 7, y + 14, name, 12)]
+        parts += [box(x, y, width, 20, colour), text(x + 7, y + 14, name)]
         x += width + 6
     return parts, y + 30
 
@@ -212,15 +211,13 @@ def flow(name: str, acts: dict[str, list[Line]]) -> str:
     for title, lines in acts.items():
         parts.append(heading(y, title))
         y += 34
-        lefts = [EDGE + STEP * LANES.index(lane_of(line.module)) for line in lines]
-        for number, (line, x) in enumerate(zip(lines, lefts, strict=True), start=1):
+        for number, line in enumerate(lines, start=1):
+            x = EDGE + STEP * LANES.index(lane_of(line.module))
             top = y + ROW * (number - 1)
             said = f'{escape(line.module)} <tspan font-weight="normal">{escape(line.does)}</tspan>'
             parts.append(box(x, top, WIDTH - EDGE - x, BOX, COLOURS[lane_of(line.module)]))
             parts.append(f'<text x="{x + 7}" y="{top + 15}" font-size="13" fill="var(--ink)"{BOLD}>{said}</text>')
-            parts.append(text(WIDTH - EDGE - 7, top + 15, str(number), 11, style=' text-anchor="end"'))
-        for number, (x, below) in enumerate(pairwise(lefts)):
-            parts.append(arrow(max(x, below) + 14, y + ROW * number + BOX, y + ROW * (number + 1)))
+            parts.append(text(WIDTH - EDGE - 7, top + 15, str(number), style=' text-anchor="end"'))
         y += ROW * len(lines) + 8
     return titled(name, y, parts)
 
@@ -239,6 +236,6 @@ def pictures() -> dict[str, str]:
     return {"rooms": rooms(), **{name: flow(name, acts) for name, acts in flows().items()}}
 
 
-if __name__ == "__main__":
+def write() -> None:
     for name, picture in pictures().items():
         stored(name).write_text(picture, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Take the pictures of the admin from seeded data: `python -m docs.screenshots`. Needs chromium and playwright."""
+"""Photograph the admin with seeded data: `python -m docs.pictures.screenshots`. Needs chromium and playwright."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-IMAGES: Final = Path(__file__).resolve().parent / "images"
+IMAGES: Final = Path(__file__).resolve().parents[1] / "images"
 LIST: Final = "/admin/django_idempotency/idempotencykey/"
 SIZE: Final = {"width": 1360, "height": 900}
 SCHEMES: Final[tuple[Any, ...]] = ("light", "dark")
