@@ -57,7 +57,9 @@ def main() -> int:
     parser.add_argument("--once", action="store_true", help="end after the walk; exit code 0 only if all went well")
     parser.add_argument("--postgres", action="store_true", help="on PostgreSQL, started for the moment, not SQLite")
     parser.add_argument("--port", type=parse_port, default=None, help="of the service; 8000 or any free one by default")
-    parser.add_argument("--host", default="127.0.0.1", help="where the service listens; 0.0.0.0 in a container")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="where the service and the gateway listen; 0.0.0.0 in a container"
+    )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
@@ -100,7 +102,7 @@ def service(host: str, wanted_port: int | None, *, postgres: bool) -> Iterator[W
         with screen.waiting("the database and its tables"):
             database = stack.enter_context(postgresql()) if postgres else f"sqlite:///{folder}/db.sqlite3"
             prepare_database(database)
-        gateway = start_gateway(folder, port=free_port(9000))
+        gateway = start_gateway(folder, host=host, port=free_port(9000))
         stack.callback(gateway.stop)
         service = start_service(
             folder,

@@ -54,10 +54,10 @@ def free_port(preferred: int = 0) -> int:
         return int(probe.getsockname()[1])
 
 
-def start_gateway(folder: Path, *, port: int | None = None) -> Server:
+def start_gateway(folder: Path, *, host: str = "127.0.0.1", port: int | None = None) -> Server:
     port = port or free_port()
-    ledger = str(folder / "gateway.jsonl")
-    return start("gateway", port, "testproject.gateway", "--port", str(port), "--ledger", ledger, folder=folder)
+    options = ("--host", host, "--port", str(port), "--ledger", str(folder / "gateway.jsonl"))
+    return start("gateway", port, "testproject.gateway", *options, folder=folder)
 
 
 def start_service(

@@ -27,8 +27,8 @@ class GatewayServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, port: int, provider: Provider) -> None:
-        super().__init__(("127.0.0.1", port), GatewayHandler)
+    def __init__(self, port: int, provider: Provider, *, host: str = "127.0.0.1") -> None:
+        super().__init__((host, port), GatewayHandler)
         self.provider = provider
         self.received: list[Order] = []
 
