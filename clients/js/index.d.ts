@@ -46,7 +46,10 @@ export class TooOld extends CallError {}
 
 /** All times are in milliseconds. */
 export interface IdempotencyOptions {
-  /** The key, sent as it is. Default: a random UUID in quotes for POST and PATCH, none for other methods. */
+  /**
+   * The key, sent as it is. Default: a random UUID in quotes for POST and PATCH, and for every call of an outbox;
+   * none for other methods.
+   */
   key?: string;
   /** The name of the header. Default: `Idempotency-Key`. */
   header?: string;
@@ -80,7 +83,7 @@ export interface Store {
   readonly name: string;
   get(name: string): Promise<string | null | undefined>;
   set(name: string, text: string): Promise<unknown>;
-  /** Write unless the name is taken; the result is true if it was written. */
+  /** Write unless the name is taken. */
   add(name: string, text: string): Promise<unknown>;
   delete(name: string): Promise<unknown>;
   names(): Promise<string[]>;
@@ -91,7 +94,7 @@ export interface OutboxOptions extends IdempotencyOptions {
   store?: Store;
   /** The headers that are not stored, such as Authorization; called before each call is sent. */
   headers?: () => Record<string, string> | Promise<Record<string, string>>;
-  /** How long the service keeps a response. Default: 24 hours. */
+  /** How old an open call may be when it is sent: less than the service keeps a response. Default: 23 hours. */
   retention?: number;
 }
 

@@ -37,7 +37,7 @@ export function fileStore(folder) {
     name: folder,
     get: (name) => readFile(path(name), "utf8").catch(unless("ENOENT")),
     set: (name, text) => write(text, (draft) => rename(draft, path(name))),
-    add: (name, text) => write(text, (draft) => link(draft, path(name))).then(() => true, unless("EEXIST", false)),
+    add: (name, text) => write(text, (draft) => link(draft, path(name))).catch(unless("EEXIST")),
     delete: (name) => rm(path(name), { force: true }),
     names: async () => {
       const files = await readdir(folder).catch(unless("ENOENT", []));

@@ -1,45 +1,55 @@
 /** `code` is stable. `safeNewKey` is true only if a new key cannot make the effect happen twice. */
 export class CallError extends Error {
-  constructor(code, message, key, { response, problem = {}, cause } = {}) {
-    super(message);
-    Object.assign(this, { name: code, code, key, response, problem, cause, status: response?.status });
+  constructor(problem, key, response, cause) {
+    super(problem.detail);
+    this.name = this.code = problem.code;
+    this.problem = problem;
+    this.key = key;
+    this.response = response;
+    this.status = response?.status;
+    this.cause = cause;
     this.operationRef = problem.operation_ref;
     this.safeNewKey = problem.safe_new_key === true;
   }
 }
 
+// `rule` names the option that says for how long the call is tried again.
 export class KeyRejected extends CallError {}
 export class KeyReused extends CallError {}
-export class InProgress extends CallError {}
-export class OutcomeUnknown extends CallError {}
+export class InProgress extends CallError {
+  rule = "deadline";
+}
+export class OutcomeUnknown extends CallError {
+  rule = "unknownFor";
+}
 export class KeyExpired extends CallError {}
 export class NothingDone extends CallError {}
-export class NoResponse extends CallError {}
+export class NoResponse extends CallError {
+  rule = "deadline";
+}
 export class ChangedRequest extends CallError {}
 export class TooOld extends CallError {}
 
-const PREFIX = "idempotency_";
+/** By the last word of the code. */
 const KINDS = {
-  key_missing: KeyRejected,
-  key_invalid: KeyRejected,
-  principal_missing: KeyRejected,
-  key_reused_with_different_payload: KeyReused,
-  key_in_progress: InProgress,
-  key_in_use: InProgress, // Stripe's
-  outcome_unknown: OutcomeUnknown,
-  key_expired: KeyExpired,
-  not_executed: NothingDone,
-  store_unavailable: NothingDone,
-  attempts_exhausted: NothingDone,
-  work_abandoned: NothingDone,
+  missing: KeyRejected,
+  invalid: KeyRejected,
+  payload: KeyReused,
+  error: KeyReused, // Stripe's, which may have this type and no code
+  progress: InProgress,
+  use: InProgress, // Stripe's
+  unknown: OutcomeUnknown,
+  expired: KeyExpired,
+  executed: NothingDone,
+  unavailable: NothingDone,
+  exhausted: NothingDone,
+  abandoned: NothingDone,
 };
 
-/** Return the class, the code and the members of an error response of the idempotency layer; {} for any other. */
-export function readProblem(status, json) {
+/** Return the error that an error response of the idempotency layer describes; nothing for any other response. */
+export const readError = (response, json, key) => {
   const stripe = json?.error;
-  const problem = stripe?.type ? { ...stripe, detail: stripe.message } : json;
-  let code = problem?.code;
-  if (!code && stripe?.type === PREFIX + "error") code = PREFIX + (status === 409 ? "key_in_use" : "key_reused_with_different_payload");
-  const kind = status > 399 && String(code).startsWith(PREFIX) && KINDS[code.slice(PREFIX.length)];
-  return kind ? { kind, code, problem } : {};
-}
+  const problem = stripe?.type ? { ...stripe, code: stripe.code ?? stripe.type, detail: stripe.message } : json;
+  const Kind = response.status > 399 && KINDS[/^idempotency.*_(.+)/.exec(problem?.code)?.[1]];
+  if (Kind) return new Kind(problem, key, response);
+};

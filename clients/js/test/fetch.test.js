@@ -2,9 +2,10 @@ import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { test } from "node:test";
+import { setTimeout } from "node:timers/promises";
 import { promisify } from "node:util";
 import * as client from "../node.js";
-import { readProblem } from "../problems.js";
+import { readError } from "../problems.js";
 import { SERVICE, alice, executions, startProxy } from "./service.js";
 
 const { idempotentFetch, newKey } = client;
@@ -55,6 +56,29 @@ test("a request without a key is sent once", async (context) => {
   assert.equal((await idempotentFetch(`${proxy.url}/conformance/counter`)).status, 503);
   await assert.rejects(idempotentFetch(`${proxy.url}/conformance/counter`, { method: "PUT", body: "x" }), TypeError);
   assert.deepEqual(proxy.seen.map(({ key }) => key), [undefined, undefined]);
+});
+
+test("a Request without a key is sent once, with its body", async (context) => {
+  const proxy = await startProxy(context);
+  const request = new Request(`${proxy.url}/conformance/echo`, { method: "PUT", body: "x" });
+  assert.equal((await idempotentFetch(request)).status, 405);
+  assert.deepEqual(proxy.seen.map(({ key, body }) => [key, `${body}`]), [[undefined, "x"]]);
+});
+
+test("a GET with a key has no body", async (context) => {
+  const proxy = await startProxy(context, [{ status: 503 }]);
+  const response = await idempotentFetch(`${proxy.url}/conformance/counter`, { key: newKey(), deadline: 2000, ...quick });
+  assert.equal(response.status, 200);
+  assert.equal(proxy.seen.length, 2);
+});
+
+test("fetch gets its own options with each try", async (context) => {
+  const proxy = await startProxy(context, [{ status: 503 }]);
+  const usual = globalThis[Symbol.for("undici.globalDispatcher.1")];
+  let requests = 0;
+  const dispatcher = { dispatch: (...all) => ++requests && usual.dispatch(...all) };
+  assert.equal((await echo(proxy, { dispatcher })).status, 201);
+  assert.equal(requests, 2);
 });
 
 test("a key makes any method one that is retried", async (context) => {
@@ -141,6 +165,24 @@ test("a response that never comes ends with the deadline", async (context) => {
   await assert.rejects(hangs, client.NoResponse);
 });
 
+test("nothing is sent after the deadline, also if the device slept through it", async (context) => {
+  const proxy = await startProxy(context, [{ status: 503, headers: { "Retry-After": "1" } }]);
+  const call = echo(proxy, { deadline: 1500 });
+  await once(proxy.server, "seen");
+  await setTimeout(300);
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1500);
+  assert.equal((await call).status, 503);
+  await setTimeout(100);
+  assert.equal(proxy.seen.length, 1);
+});
+
+test("times may be infinite", async (context) => {
+  const proxy = await startProxy(context, ["answer"]);
+  const response = await echo(proxy, { timeout: Infinity, deadline: Infinity, signal: AbortSignal.timeout(5000) });
+  assert.equal(response.status, 201);
+  assert.equal(proxy.seen.length, 2);
+});
+
 test("a signal ends a pause and a try", async (context) => {
   const proxy = await startProxy(context, [{ status: 503, headers: { "Retry-After": "30" } }]);
   const controller = new AbortController();
@@ -218,6 +260,14 @@ test("credentials are not sent to another origin: the same request gets the resp
   assert.equal(keysOf(proxy).size, 1);
 });
 
+test("the time for accepted work is not cut by a failure of the service", async (context) => {
+  const proxy = await startProxy(context);
+  const accepted = { status: 202, headers: { Location: "http://elsewhere.example/1", "Retry-After": "1" } };
+  proxy.faults.push(accepted, { status: 503 }, "request");
+  assert.equal((await echo(proxy, { wait: true, deadline: 900 })).status, 201);
+  assert.equal(proxy.seen.length, 4);
+});
+
 test("Stripe's dialect has the same errors", async () => {
   const key = newKey();
   const charge = (amount) =>
@@ -233,10 +283,12 @@ test("Stripe's dialect has the same errors", async () => {
   assert.ok(error instanceof client.KeyReused, error);
   assert.equal(error.status, 400);
   const itself = { error: { type: "idempotency_error", message: "Keys for idempotent requests can only be used …" } };
-  assert.equal(readProblem(400, itself).kind, client.KeyReused);
+  assert.ok(readError({ status: 400 }, itself) instanceof client.KeyReused);
   const running = { error: { type: "idempotency_error", code: "idempotency_key_in_use", message: "…" } };
-  assert.equal(readProblem(409, running).kind, client.InProgress);
-  assert.deepEqual(readProblem(402, { error: { type: "card_error", code: "card_declined" } }), {});
+  assert.ok(readError({ status: 409 }, running) instanceof client.InProgress);
+  for (const code of ["card_declined", "constructor"]) {
+    assert.ok(!readError({ status: 402 }, { error: { type: "card_error", code } }));
+  }
 });
 
 test("a stream is refused before the first try", async (context) => {

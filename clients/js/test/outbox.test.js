@@ -115,6 +115,75 @@ test("credentials are not stored, and come from headers() when a call is resumed
   assert.equal(proxy.seen.at(-1).headers["content-type"], "application/json");
 });
 
+test("credentials that the service sends are not stored", async (context) => {
+  const proxy = await startProxy(context, [{ status: 200, headers: { "Set-Cookie": "sessionid=s3cret", "Content-Type": "text/plain" } }]);
+  const store = fileStore(await folder());
+  const call = () => createOutbox({ store }).once("login", `${proxy.url}/conformance/echo`, order());
+  assert.equal((await call()).headers.get("set-cookie"), "sessionid=s3cret");
+  assert.doesNotMatch(await store.get("login"), /s3cret/);
+  assert.equal((await call()).headers.get("content-type"), "text/plain");
+});
+
+test("a resumed call has its key, whatever the header is called", async (context) => {
+  const proxy = await startProxy(context, ["request", ...offline]);
+  const outbox = createOutbox({ store: fileStore(await folder()), header: "X-Session-Token", ...quick, deadline: 50 });
+  await assert.rejects(outbox.once("named", `${proxy.url}/conformance/echo`, order()), client.NoResponse);
+  proxy.faults.splice(0);
+  await outbox.resume();
+  const keys = new Set(proxy.seen.map(({ headers }) => headers["x-session-token"]));
+  assert.match([...keys].join(), /^"[0-9a-f-]{36}"$/);
+});
+
+for (const [what, faults] of Object.entries({
+  "a page that asks for a login": [{ status: 302, headers: { Location: "/login" } }, { status: 200, body: "Log in" }],
+  "a route that is away": [{ status: 404, body: "Not found" }],
+})) {
+  test(`${what} is not the response of a name`, async (context) => {
+    const proxy = await startProxy(context, faults);
+    const { status, body } = faults.at(-1);
+    const outbox = createOutbox({ store: fileStore(await folder()), ...quick });
+    const first = await outbox.once("order", `${proxy.url}/conformance/echo`, order());
+    assert.deepEqual([first.status, await first.text()], [status, body]);
+    const [{ response }] = await outbox.resume();
+    assert.deepEqual([response.status, await response.text()], [201, "lamp"]);
+  });
+}
+
+test("an empty response is the response of its name", async (context) => {
+  const proxy = await startProxy(context, [{ status: 204 }]);
+  const call = () => outbox.once("empty", `${proxy.url}/conformance/echo`, order());
+  const outbox = createOutbox({ store: fileStore(await folder()) });
+  for (const response of [await call(), await call()]) assert.deepEqual([response.status, await response.text()], [204, ""]);
+  assert.equal(proxy.seen.length, 1);
+});
+
+test("a response that cannot be stored is returned, and its name stays open", async (context) => {
+  const proxy = await startProxy(context);
+  const storage = asyncStorage();
+  const setItem = async (key, value) => {
+    if (value.length > 1200) throw new DOMException("full", "QuotaExceededError");
+    return storage.setItem(key, value);
+  };
+  const outbox = createOutbox({ store: keyValueStore({ ...storage, setItem }), ...quick });
+  const body = "x".repeat(500);
+  const responses = [await outbox.once("large", `${proxy.url}/conformance/echo`, order(body)), (await outbox.resume())[0].response];
+  assert.deepEqual(await Promise.all(responses.map((each) => each.text())), [body, body]);
+  assert.equal(responses[1].headers.get("Idempotency-Replayed"), "true");
+  await assert.rejects(outbox.once("larger", `${proxy.url}/conformance/echo`, order("x".repeat(1200))), { name: "QuotaExceededError" });
+  assert.equal(proxy.seen.length, 2);
+});
+
+test("a call that is aborted before it was sent is not stored", async (context) => {
+  const proxy = await startProxy(context);
+  const store = fileStore(await folder());
+  const outbox = createOutbox({ store, ...quick });
+  const url = `${proxy.url}/conformance/echo`;
+  const signal = AbortSignal.abort(new Error("changed my mind"));
+  await assert.rejects(outbox.once("option", url, order("lamp", { signal })), /changed my mind/);
+  await assert.rejects(outbox.once("request", new Request(url, order("lamp", { signal }))), /changed my mind/);
+  assert.deepEqual(await store.names(), []);
+});
+
 test("a refusal is the response of its name, an unknown outcome is not", async () => {
   const outbox = createOutbox({ store: fileStore(await folder()), headers: () => alice, unknownFor: 50 });
   const pay = (name, body) => outbox.once(name, `${SERVICE}/payments/`, order(JSON.stringify({ currency: "EUR", customer: "ada", ...body }), { headers: alice }));
@@ -154,6 +223,17 @@ test("a call that the service may have forgotten is not sent", async (context) =
   assert.ok(error instanceof client.TooOld);
 });
 
+test("a call that a wrong clock has dated into the future is not sent", async (context) => {
+  const proxy = await startProxy(context, [...offline]);
+  const store = fileStore(await folder());
+  await assert.rejects(createOutbox({ store, ...quick, deadline: 50 }).once("future", `${proxy.url}/conformance/echo`, order()), client.NoResponse);
+  const entry = JSON.parse(await store.get("future"));
+  await store.set("future", JSON.stringify({ ...entry, at: entry.at + 365 * 86_400_000 }));
+  proxy.faults.splice(0);
+  const [{ error }] = await createOutbox({ store }).resume();
+  assert.ok(error instanceof client.TooOld);
+});
+
 test("finished calls are deleted when the service has forgotten them", async () => {
   const store = fileStore(await folder());
   await createOutbox({ store }).once("done", `${SERVICE}/conformance/echo`, order());
@@ -172,7 +252,8 @@ test("nothing is sent when the store fails", async (context) => {
 
 test("of two that add a name, one does", async () => {
   const path = await folder();
-  const added = await Promise.all(Array.from({ length: 20 }, (_, number) => fileStore(path).add("name", `${number}`)));
-  assert.equal(added.filter(Boolean).length, 1);
+  const add = (number) => fileStore(path).add("name", `${number}`).then(() => fileStore(path).get("name"));
+  const found = await Promise.all(Array.from({ length: 20 }, (_, number) => add(number)));
+  assert.equal(new Set(found).size, 1);
   assert.deepEqual(await readdir(path), ["name.json"]);
 });

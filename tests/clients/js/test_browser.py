@@ -176,3 +176,46 @@ def test_local_storage_holds_an_outbox_too(context: Any, sent: list[str], js_sit
     }}"""
     assert page.evaluate(program) == ["x", "x", "idempotency:kept"]
     assert len(sent) == 1
+
+
+def test_a_redirect_that_is_not_followed_leaves_a_name_open(context: Any, sent: list[str], js_site: Site) -> None:
+    page = open_page(context)
+    program = f"""async () => {{
+      const {{ createOutbox }} = await import("{CLIENT}");
+      const init = {{ method: "POST", redirect: "manual" }};
+      const call = () => createOutbox().once("redirect", "/conformance/status/302", init);
+      return [(await call()).type, (await call()).type];
+    }}"""
+    assert page.evaluate(program) == ["opaqueredirect", "opaqueredirect"]
+    assert (len(sent), len(set(sent))) == (2, 1)
+
+
+def test_a_request_whose_key_the_browser_removes_is_sent_once(context: Any, js_site: Site) -> None:
+    page = open_page(context)
+    keys: list[str | None] = []
+
+    def lose(route: Any) -> None:
+        keys.append(route.request.headers.get("idempotency-key"))
+        route.abort()
+
+    context.route("**/conformance/echo", lose)
+    program = f"""async () => {{
+      const {{ idempotentFetch }} = await import("{CLIENT}");
+      const init = {{ method: "POST", mode: "no-cors", body: "x", backoff: 1, deadline: 1000 }};
+      return idempotentFetch("/conformance/echo", init).catch((error) => error.name);
+    }}"""
+    assert page.evaluate(program) == "TypeError"
+    assert keys == [None]
+
+
+def test_nothing_is_sent_when_the_disk_is_full(context: Any, sent: list[str], js_site: Site) -> None:
+    page = open_page(context)
+    quota = {"origin": js_site.service.url, "quotaSize": 1}
+    context.new_cdp_session(page).send("Storage.overrideQuotaForOrigin", quota)
+    program = f"""async () => {{
+      const {{ createOutbox }} = await import("{CLIENT}");
+      const call = createOutbox().once("full", "/conformance/echo", {{ method: "POST", body: "x" }});
+      return call.catch((error) => error.name);
+    }}"""
+    assert page.evaluate(program) == "QuotaExceededError"
+    assert sent == []
