@@ -17,7 +17,8 @@ from django.urls import ResolverMatch
 from django_idempotency.conf import Arguments, default_policy, middleware, urlconf
 from django_idempotency.core.policy import Mode, Policy, Transaction
 from django_idempotency.http.private_names import accepted_methods, simplify_route
-from django_idempotency.http.urlconf import POLICY_MARK, Endpoint, layers, mark_of, project_routes
+from django_idempotency.http.urlconf import Endpoint, project_routes
+from django_idempotency.http.wrapping import POLICY_MARK, layers, mark_of
 
 MIDDLEWARE: Final = "django_idempotency.middleware.IdempotencyMiddleware"
 _FROM_SETTINGS: Final = Arguments({})
