@@ -160,13 +160,13 @@ def policies_of(operation: str, path: str, root: Any = None) -> list[Arguments] 
     return [arguments for arguments, _action in Endpoint(match.route, match.func, match.view_name).policies()]
 
 
-def policies_named(operation: str, root: Any = None) -> list[Arguments]:
+def policies_named(operation: str, root: Any) -> list[Arguments]:
     """Return the policies of the endpoints of this operation."""
     found = [each for each in endpoints(get_resolver(root).url_patterns) if operation in _operations(each)]
     return [arguments for endpoint in found for arguments, _action in endpoint.policies()]
 
 
-def match_of(path: str, root: Any = None) -> ResolverMatch | None:
+def match_of(path: str, root: Any) -> ResolverMatch | None:
     """Return the match of a path as a request had it; None if no route leads there."""
     try:
         return resolve(path.removeprefix(get_script_prefix().rstrip("/")), root)

@@ -14,7 +14,6 @@ from django_idempotency.core.decisions import InDoubt
 from django_idempotency.core.progress import Progress
 from django_idempotency.flow import claim, reconcile, steps
 from django_idempotency.flow.finish import fail
-from django_idempotency.flow.registry import temporary_registrations
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.operations import Op, operation
 from django_idempotency.reconciliation import (
@@ -28,6 +27,7 @@ from django_idempotency.reconciliation import (
     resolve,
 )
 from testproject.payments.models import LedgerEntry
+from tests.kit.registrations import temporary_registrations
 from tests.kit.rides import WORLD, Killed, World, a_call, book, claimed, lease_over, run
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("world")]
