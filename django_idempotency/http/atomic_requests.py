@@ -56,7 +56,7 @@ def _open(aliases: Iterable[str]) -> Iterator[None]:
 
 
 @contextmanager
-def opened_in_time(transactions: AbstractContextManager[object]) -> Iterator[None]:
+def open_in_time(transactions: AbstractContextManager[object]) -> Iterator[None]:
     """Raise StoreUnavailable if a transaction does not open."""
     with ExitStack() as stack:
         try:

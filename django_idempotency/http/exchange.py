@@ -29,7 +29,7 @@ from django_idempotency.exceptions import (
 from django_idempotency.flow.cache import CachedReplay
 from django_idempotency.flow.claim import tell
 from django_idempotency.flow.finish import proves_nothing_happened
-from django_idempotency.http.atomic_requests import check_for_rollback, open_atomic_requests, opened_in_time
+from django_idempotency.http.atomic_requests import check_for_rollback, open_atomic_requests, open_in_time
 from django_idempotency.http.context import NONE, attach, is_protected
 from django_idempotency.http.own_responses import OwnResponses
 from django_idempotency.http.private_names import CSRF_META
@@ -141,7 +141,7 @@ class Exchange(OwnResponses):
     def transactions(self) -> AbstractContextManager[object]:
         """Open the transactions that ATOMIC_REQUESTS gives the view, besides that of the record's database."""
         opened = open_atomic_requests(self.request, self.view, except_for=self.using)
-        return opened if isinstance(opened, nullcontext) else opened_in_time(opened)
+        return opened if isinstance(opened, nullcontext) else open_in_time(opened)
 
     def keep(self, response: HttpResponseBase, *, reached_out: bool = False) -> tuple[HttpResponseBase, Reply]:
         """Return the response and the reply to store of it; raise NotKept if the policy stores no such response.

@@ -81,7 +81,7 @@ def take_inventory() -> list[ListedEndpoint]:
     return list_endpoints(urlconf())
 
 
-@lru_cache(maxsize=16)  # to walk a URLconf takes milliseconds, and anybody may ask for the rules page
+@lru_cache(maxsize=16)  # walking a URLconf takes milliseconds, and the rules page may be public
 def list_endpoints(root: Any) -> list[ListedEndpoint]:
     """Return every endpoint of a URLconf. ValueError if the settings, or a policy under them, are wrong."""
     default_policy()

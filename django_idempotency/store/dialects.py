@@ -90,7 +90,7 @@ DIALECTS: Final = {
         among="= ANY(%({})s)",
         try_lock="PG_TRY_ADVISORY_XACT_LOCK({})",
         # In the same statement, the limit costs neither a round trip nor a transaction. The server computes the values
-        # before it waits for anybody.
+        # before it waits for a lock.
         limit_wait="""
             {} || LEFT(SET_CONFIG('lock_timeout', COALESCE(%(limit)s::text, CURRENT_SETTING('lock_timeout')), TRUE), 0)
         """,
