@@ -71,7 +71,6 @@ REST: Final = {
     "DRF replay by hand": Kind("rest/leased/by-hand", "DRF bare", key=str(uuid4())),
     "DRF replay": Kind("rest/leased", "DRF bare", "DRF replay by hand", 0.90, key=str(uuid4())),
 }
-MOST_PROCESSOR_TIME: Final = 1.3  # above the bare view's, as a multiple of what the hand-written view takes above it
 
 
 @dataclass

@@ -227,6 +227,7 @@ def names() -> list[str]:
 
 
 conf: Final = Settings()
+_POLICY_SETTINGS: Final = [name for name in names() if name.lower() in _ARGUMENTS]
 
 
 def default_policy() -> Policy:
@@ -236,24 +237,7 @@ def default_policy() -> Policy:
 
 def policy(**arguments: Any) -> Policy:
     """Make a policy: arguments win over settings, and settings over defaults."""
-    given = {
-        "mode": conf.MODE,
-        "required": conf.REQUIRED,
-        "lease": conf.LEASE,
-        "grace": conf.GRACE,
-        "on_disconnect": conf.ON_DISCONNECT,
-        "retention": conf.RETENTION,
-        "expiry": conf.EXPIRY,
-        "audit": conf.AUDIT,
-        "after_expiry": conf.AFTER_EXPIRY,
-        "attempts": conf.ATTEMPTS,
-        "attempts_span": conf.ATTEMPTS_SPAN,
-        "claim_limit": conf.CLAIM_LIMIT,
-        "retry_hint": conf.RETRY_HINT,
-        "profile": conf.PROFILE,
-        "scope": conf.SCOPE,
-        "tenant": conf.TENANT,
-    }
+    given = {name.lower(): getattr(conf, name) for name in _POLICY_SETTINGS}
     chosen = Policy(**{**given, **arguments})
     return replace(chosen, reply=_reply(chosen.reply), fingerprint=_fingerprint(chosen.fingerprint))
 

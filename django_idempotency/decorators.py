@@ -33,8 +33,8 @@ from django_idempotency.http.context import IdempotentRequest
 from django_idempotency.http.exchange import Exchange, gate, run_unprotected
 from django_idempotency.http.private_names import is_method_decorators_own, rest_class, view_of
 from django_idempotency.http.run import arun, run
-from django_idempotency.http.urlconf import POLICY_MARK, mark_policy
 from django_idempotency.http.webhooks import guard, guard_async
+from django_idempotency.http.wrapping import POLICY_MARK, mark_policy
 
 __all__ = ["IdempotentRequest", "deliver_again", "exempt", "idempotent"]
 

@@ -42,10 +42,6 @@ class IdempotencyKeyQuerySet(models.QuerySet["IdempotencyKey"]):
         """Return records whose lease expired and that the sweeper has not handled yet."""
         return self.filter(locked_until__lte=StatementNow())
 
-    def resumable(self) -> "IdempotencyKeyQuerySet":
-        """Return operations that the resumer continues."""
-        return self.filter(status=Status.UNKNOWN, on_lost_lease=LostLease.RESUME).exclude(run_name="")
-
     def waiting(self, silent: timedelta) -> "IdempotencyKeyQuerySet":
         """Return work that no worker has begun; requeued work counts once it has waited for `silent`."""
         forgotten = Q(last_error_code="") | Q(last_run_at__lte=StatementNow() - Value(silent))

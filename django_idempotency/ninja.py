@@ -29,7 +29,7 @@ from django_idempotency.http.openapi import describe_operation
 from django_idempotency.http.openapi_responses import Schema
 from django_idempotency.http.responses import ProblemDetails, problem_response
 from django_idempotency.http.run import arun, run
-from django_idempotency.http.urlconf import layers, mark_of, mark_policy
+from django_idempotency.http.wrapping import layers, mark_of, mark_policy
 
 __all__ = ["DescribedAPI", "idempotent_operation"]
 

@@ -36,8 +36,8 @@ from django_idempotency.http.private_names import DJANGO_REQUEST, forget_parsed_
 from django_idempotency.http.requests import may_have_key
 from django_idempotency.http.responses import ProblemDetails, problem_headers, problem_response
 from django_idempotency.http.run import run
-from django_idempotency.http.urlconf import POLICY_MARK
 from django_idempotency.http.views import key_status, operation_status
+from django_idempotency.http.wrapping import POLICY_MARK
 from django_idempotency.signals import logger
 
 __all__ = ["IdempotentMixin", "IdempotentRequest"]

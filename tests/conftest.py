@@ -16,11 +16,11 @@ from django.db.backends.signals import connection_created
 from django.db.models.signals import post_migrate
 from pytest_django.plugin import DjangoDbBlocker
 
-from django_idempotency.flow.registry import temporary_registrations
 from django_idempotency.monitoring.outcomes import COUNTERS
 from tests.kit import sent
 from tests.kit.processes import Site, database_beside, running_site
 from tests.kit.proxy import Proxy, alias_through_proxy
+from tests.kit.registrations import temporary_registrations
 
 FOLDERS_OF_PROCESSES = {"acceptance", "browser", "celery", "clients"}
 FIXTURES_OF_PROCESSES = {"own_database", "running"}  # the database of servers; the servers of testproject

@@ -12,7 +12,8 @@ from django_idempotency.checks.objects import no_object_to_ask, object_not_asked
 from django_idempotency.checks.permissions import functions_inside, permission_in, refusals_inside
 from django_idempotency.core.policy import Mode
 from django_idempotency.http.private_names import NON_ATOMIC_REQUESTS, is_made_by_api_view
-from django_idempotency.http.urlconf import Endpoint, mark_of, project_endpoints, project_routes
+from django_idempotency.http.urlconf import Endpoint, project_endpoints, project_routes
+from django_idempotency.http.wrapping import mark_of
 
 
 def check_endpoints(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:

@@ -12,7 +12,8 @@ from django_idempotency.checks.permissions import functions_inside, permission_i
 from django_idempotency.conf import middleware, policy
 from django_idempotency.core.policy import Mode
 from django_idempotency.http.inventory import MIDDLEWARE
-from django_idempotency.http.urlconf import POLICY_MARK, Endpoint, project_endpoints
+from django_idempotency.http.urlconf import Endpoint, project_endpoints
+from django_idempotency.http.wrapping import POLICY_MARK
 
 
 def check_middleware(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:

@@ -9,7 +9,8 @@ from django.core.checks import CheckMessage, Error, Warning
 
 from django_idempotency.core.validation import OBJECT
 from django_idempotency.http.private_names import has_own_get_object, is_of_rest_framework, object_permission
-from django_idempotency.http.urlconf import Endpoint, layers
+from django_idempotency.http.urlconf import Endpoint
+from django_idempotency.http.wrapping import layers
 
 _ASKING: Final = frozenset({"get_object", "check_object_permissions"})
 _CREATING: Final = ("post", "create")  # the methods of Django REST framework that create, and so have no object yet

@@ -16,7 +16,8 @@ from django.utils.module_loading import import_string
 from django_idempotency.conf import middleware
 from django_idempotency.core.policy import Policy
 from django_idempotency.http.private_names import checks_csrf_token, method_decorators, tests_more_than_login
-from django_idempotency.http.urlconf import POLICY_MARK, Endpoint, is_guard, is_wrapper, layers, mark_of
+from django_idempotency.http.urlconf import Endpoint
+from django_idempotency.http.wrapping import POLICY_MARK, is_guard, is_wrapper, layers, mark_of
 
 # The names and statuses by which code says that it refuses a caller.
 _REFUSES: Final = frozenset(

@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy
 from django_idempotency.conf import conf
 from django_idempotency.console.actions import Action
 from django_idempotency.console.wording import STATES, quote
-from django_idempotency.core.fingerprint import read_secret_id
+from django_idempotency.core.comparison import read_secret_id
 from django_idempotency.core.links import docs_url
 from django_idempotency.core.states import Status
 from django_idempotency.flow.settle import DoubtfulStep, doubtful_step

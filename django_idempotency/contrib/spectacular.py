@@ -19,7 +19,7 @@ from django_idempotency.core.policy import Policy
 from django_idempotency.http.openapi import describe_operation
 from django_idempotency.http.openapi_responses import Schema, status_responses
 from django_idempotency.http.private_names import rest_class
-from django_idempotency.http.urlconf import layers, mark_of
+from django_idempotency.http.wrapping import layers, mark_of
 from django_idempotency.rest_framework import IdempotentMixin, KeyView, OperationView
 
 __all__ = ["SchemaGenerator"]

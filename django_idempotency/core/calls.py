@@ -7,14 +7,13 @@ from hashlib import sha256
 from typing import Final
 from uuid import UUID
 
-from django_idempotency.core.fingerprint import (
-    RequestParts,
+from django_idempotency.core.comparison import (
     is_fingerprint_of,
     is_same_fingerprint,
     list_differing_parts,
     require_readable,
-    seal,
 )
+from django_idempotency.core.fingerprint import RequestParts, seal
 from django_idempotency.core.keys import fit_to_column
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.refs import NAMESPACE_LENGTH, Ref

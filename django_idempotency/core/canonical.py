@@ -86,9 +86,7 @@ def _spellings_of_byte(value: int) -> bytes:
     return b"(?:" + b"|".join(spelled) + b")"
 
 
-def select_by_name(
-    entries: Iterable[Named], names: Collection[str] | None, ignored: Collection[str] = ()
-) -> list[Named]:
+def select_by_name(entries: Iterable[Named], names: Collection[str] | None, ignored: Collection[str]) -> list[Named]:
     """Return the entries whose first item is one of the names (all if None) and not ignored, stably sorted by it."""
     wanted, unwanted = None if names is None else set(map(encode, names)), set(map(encode, ignored))
     chosen = (each for each in entries if (wanted is None or each[0] in wanted) and each[0] not in unwanted)

@@ -1,4 +1,4 @@
-"""Turn a request into a short text that is stored, and compare later requests with it."""
+"""Turn a request into the short text that is stored. `comparison.py` compares later requests with it."""
 
 import re
 from base64 import urlsafe_b64encode
@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
-from hmac import compare_digest
 from hmac import new as new_hmac
 from itertools import chain
 from struct import Struct
@@ -15,25 +14,11 @@ from typing import Any, Final, TypeAlias
 from django_idempotency.core.canonical import canonicalize_form, canonicalize_json, encode, select_by_name
 from django_idempotency.core.headers import lower_header_names
 from django_idempotency.core.validation import discard_awaitable, require_function
-from django_idempotency.exceptions import UnreadableFingerprint
 
 URLENCODED: Final = "application/x-www-form-urlencoded"
 DEFAULT_CANONICAL_LIMIT: Final = 65536
 
-_VERSION: Final = "v3"
-_KEPT: Final = r"[\w-]{22}"  # characters of a digest, which are 132 bits; version 1 kept all 43
-_STORED: Final = re.compile(
-    rf"v3:(?P<secret_id>[\w-]{{0,16}}):(?P<raw>{_KEPT})(?P<canonical>{_KEPT})?(?P<parts>[\w-]{{4}}|[\w-]{{6}})?", re.A
-)
-_OLDER: Final = re.compile(
-    rf"v[12]:(?P<secret_id>[\w-]{{0,16}}):(?P<raw>{_KEPT})(?:[\w-]{{21}})?:"
-    rf"(?:(?P<canonical>{_KEPT})(?:[\w-]{{21}})?)?(?P<parts>)",
-    re.A,
-)
-LONGEST_MAKER: Final = 20  # characters before the digests: version and secret id
-_MAKER: Final = re.compile(r"v[123]:([\w-]{0,16}):", re.A)
-_PART_DIGEST: Final = 2  # characters, which are 12 bits
-_PARTS: Final = ("query", "content_type", "headers")  # in the order of their digests; the last one may be missing
+PART_DIGEST: Final = 2  # characters, which are 12 bits
 _SECRET_ID: Final = re.compile(r"[\w-]{1,16}", re.ASCII)
 _JSON_TYPE: Final = re.compile(r"application/json|[^/]+/[^/]+\+json")
 _CHARSET: Final = re.compile(r';\s*charset\s*=\s*"?([^\s;"]*)', re.IGNORECASE)
@@ -119,73 +104,9 @@ def seal(request: RequestParts, rule: FingerprintRule) -> str:
     may choose both needs 2^66, and gains nothing: the second request is not run and gets the first one's response.
     """
     secret = None if rule.secret_id is None else rule.secrets[rule.secret_id]
-    compared = _Compared(request, rule, secret)
-    raw, canonical = compared.as_sent(), compared.in_canonical_form()
-    return f"{_VERSION}:{rule.secret_id or ''}:{raw}{canonical or ''}{compared.by_part()}"
-
-
-def is_same_fingerprint(stored: str, fresh: str) -> bool:
-    """True if both texts have one version and secret id and describe the same request; False for any other two."""
-    one = _STORED.fullmatch(stored) or _OLDER.fullmatch(stored)
-    other = _STORED.fullmatch(fresh) or _OLDER.fullmatch(fresh)
-    if one is None or other is None or one["secret_id"] != other["secret_id"]:
-        return False
-    if compare_digest(one["raw"], other["raw"]):
-        return True
-    return one["canonical"] is not None and compare_digest(one["canonical"], other["canonical"] or "")
-
-
-def is_fingerprint_of(stored: str, request: RequestParts, rule: FingerprintRule) -> bool:
-    """True if the stored text was made from this request, with any secret of the rule."""
-    found = require_readable(stored, rule)
-    compared = _Compared(request, rule, rule.secrets.get(found["secret_id"]))
-    if compare_digest(found["raw"], compared.as_sent()):
-        return True
-    canonical = compared.in_canonical_form() if found["canonical"] else None
-    return canonical is not None and compare_digest(found["canonical"], canonical)
-
-
-def list_differing_parts(
-    stored: str, fresh: str, rule: FingerprintRule, request: RequestParts | None
-) -> list[str] | None:
-    """Return which of query, content type and headers differ; None if the stored text has no digests of them.
-
-    There is no digest of the body alone, which would make it easier to guess: it differs if nothing else does.
-    `request` is needed if the stored text was made with an older secret.
-    """
-    one, other = require_readable(stored, rule), require_readable(fresh, rule)
-    parts = other["parts"]
-    if one["secret_id"] != other["secret_id"]:
-        parts = request and _Compared(request, rule, rule.secrets.get(one["secret_id"])).by_part()
-    if not one["parts"] or not parts:
-        return None
-    places = [slice(place * _PART_DIGEST, (place + 1) * _PART_DIGEST) for place in range(len(_PARTS))]
-    return [name for name, place in zip(_PARTS, places, strict=True) if one["parts"][place] != parts[place]]
-
-
-def require_readable(stored: str, rule: FingerprintRule) -> re.Match[str]:
-    """Raise UnreadableFingerprint if the stored text cannot be compared: later code may have written it.
-
-    The answer "another request" would make the client take a new key, and the effect could happen twice.
-    """
-    found = _STORED.fullmatch(stored) or _OLDER.fullmatch(stored)
-    if found is None:
-        raise UnreadableFingerprint
-    if found["secret_id"] and found["secret_id"] not in rule.secrets:
-        raise UnreadableFingerprint(
-            f"The stored fingerprint was made with the secret {found['secret_id']!r}, which is not configured. Keep "
-            "old secrets in IDEMPOTENCY['SECRETS'] until their records have expired."
-        )
-    return found
-
-
-def read_secret_id(stored: str) -> str | None:
-    """Return the id of the secret that made a stored text, of which the beginning is enough; "" if it was made without.
-
-    None if this version of the package does not know the format.
-    """
-    found = _MAKER.match(stored)
-    return None if found is None else found[1]
+    digests = Digests(request, rule, secret)
+    raw, canonical = digests.as_sent(), digests.in_canonical_form()
+    return f"v3:{rule.secret_id or ''}:{raw}{canonical or ''}{digests.by_part()}"
 
 
 def _serialize(pieces: Iterable[Piece]) -> list[bytes]:
@@ -197,7 +118,7 @@ def _serialize(pieces: Iterable[Piece]) -> list[bytes]:
     return chunks
 
 
-class _Compared:
+class Digests:
     """The pieces of one request that one rule compares: two requests with equal pieces are the same request.
 
     Both digests begin with the same pieces, which are hashed once.
@@ -239,7 +160,7 @@ class _Compared:
         for pieces in groups if self._rule.headers else groups[:2]:
             hashed = self._start.copy()
             hashed.update(b"\0".join(chain.from_iterable(pieces)))
-            parts += urlsafe_b64encode(hashed.digest())[:_PART_DIGEST].decode("ascii")
+            parts += urlsafe_b64encode(hashed.digest())[:PART_DIGEST].decode("ascii")
         return parts
 
     def _digest(self, pieces: Iterable[Piece]) -> str:

@@ -105,7 +105,7 @@ class Progress:
     def report(self, done: int, total: int) -> "Progress":
         return replace(self, extent=(done, total))
 
-    def mark_started(self, name: str, begun: Moment | None = None) -> "Progress":
+    def mark_started(self, name: str, begun: Moment | None) -> "Progress":
         return self._with(Step(name, StepState.STARTED, begun=begun))
 
     def mark_done(self, name: str, result: Any, ended: Moment | None = None) -> "Progress":

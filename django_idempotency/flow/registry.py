@@ -1,7 +1,6 @@
 """The operations and the reconcilers that this process knows."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -140,16 +139,3 @@ def reconciled_operations() -> list[str]:
 def step_reconciled_operations() -> list[str]:
     """Return the names of the operations that have a reconciler for one of their steps in this process."""
     return sorted({name for name, _ in _STEP_RECONCILERS})
-
-
-@contextmanager
-def temporary_registrations() -> Iterator[None]:
-    """Undo on exit whatever the block registers or removes. For tests."""
-    registries: tuple[dict[Any, Any], ...] = (_OPERATIONS, _RECONCILERS, _STEP_RECONCILERS)
-    before = [dict(each) for each in registries]
-    try:
-        yield
-    finally:
-        for registry, kept in zip(registries, before, strict=True):
-            registry.clear()
-            registry.update(kept)

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, TypeVar
 
-from django.db import connections, transaction
+from django.db import Error, connections, transaction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.http.private_names import NON_ATOMIC_REQUESTS
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -51,6 +52,17 @@ def _open(aliases: Iterable[str]) -> Iterator[None]:
     with ExitStack() as stack:
         for alias in aliases:
             stack.enter_context(transaction.atomic(using=alias))
+        yield
+
+
+@contextmanager
+def open_in_time(transactions: AbstractContextManager[object]) -> Iterator[None]:
+    """Raise StoreUnavailable if a transaction does not open."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(transactions)
+        except Error as error:
+            raise StoreUnavailable from error
         yield
 
 

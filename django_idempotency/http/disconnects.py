@@ -66,7 +66,7 @@ async def _cancel(task: asyncio.Task[Any]) -> None:
 
 
 def _returned_async_stream(task: asyncio.Task[Any]) -> bool:
-    """True if the response is an async stream: it may have no end, and nobody reads it."""
+    """True if the response is an async stream: it may have no end, and no client reads it."""
     return task.exception() is None and getattr(task.result(), "is_async", False)
 
 

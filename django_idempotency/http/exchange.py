@@ -3,14 +3,13 @@
 Django REST framework's views need another way in some of these; `rest_framework.RestExchange` overrides them.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import Any, Final
 
 from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
 from django.core.handlers.exception import response_for_exception
-from django.db import Error
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase, StreamingHttpResponse
@@ -25,13 +24,12 @@ from django_idempotency.exceptions import (
     Misplaced,
     NoPrincipal,
     NotAResponse,
-    StoreUnavailable,
     UnstorableResponse,
 )
 from django_idempotency.flow.cache import CachedReplay
 from django_idempotency.flow.claim import tell
 from django_idempotency.flow.finish import proves_nothing_happened
-from django_idempotency.http.atomic_requests import check_for_rollback, open_atomic_requests
+from django_idempotency.http.atomic_requests import check_for_rollback, open_atomic_requests, open_in_time
 from django_idempotency.http.context import NONE, attach, is_protected
 from django_idempotency.http.own_responses import OwnResponses
 from django_idempotency.http.private_names import CSRF_META
@@ -49,7 +47,6 @@ from django_idempotency.store.records import alias
 Handler = Callable[[], Any]
 # Django turns these exceptions into a 400, 403 or 404.
 ERROR_RESPONSES: Final = (Http404, PermissionDenied, SuspiciousOperation, BadRequest, MultiPartParserError)
-VALIDATION_STATUSES: Final = (400, 422)
 
 
 class NotKept(Exception):
@@ -144,7 +141,7 @@ class Exchange(OwnResponses):
     def transactions(self) -> AbstractContextManager[object]:
         """Open the transactions that ATOMIC_REQUESTS gives the view, besides that of the record's database."""
         opened = open_atomic_requests(self.request, self.view, except_for=self.using)
-        return opened if isinstance(opened, nullcontext) else _opened_in_time(opened)
+        return opened if isinstance(opened, nullcontext) else open_in_time(opened)
 
     def keep(self, response: HttpResponseBase, *, reached_out: bool = False) -> tuple[HttpResponseBase, Reply]:
         """Return the response and the reply to store of it; raise NotKept if the policy stores no such response.
@@ -164,18 +161,7 @@ class Exchange(OwnResponses):
 
     def gives_back(self, response: HttpResponseBase) -> bool:
         """True if this is a validation error in a profile where such an error uses up no key."""
-        return self.policy.profile.release_invalid and response.status_code in VALIDATION_STATUSES
-
-
-@contextmanager
-def _opened_in_time(transactions: AbstractContextManager[object]) -> Iterator[None]:
-    """Raise StoreUnavailable if a transaction does not open."""
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(transactions)
-        except Error as error:
-            raise StoreUnavailable from error
-        yield
+        return self.policy.profile.release_invalid and response.status_code in (400, 422)
 
 
 def capture_response(
@@ -187,6 +173,7 @@ def capture_response(
     """
     if callable(getattr(response, "render", None)):
         response = response.render()  # may return another response
+    body: bytes | None = None
     if isinstance(response, StreamingHttpResponse):
         body = _streamed_body(response, policy)
         if withhold or _may_hold_csrf_token(request):  # reading the stream may have made the token
@@ -195,8 +182,6 @@ def capture_response(
         private = withhold or _is_no_store(response) or _may_hold_csrf_token(request)
         content = response.content  # joins the chunks anew each time it is asked for
         body = None if content and private else content
-    else:
-        body = None
     for name, value in response.items():
         if (unfolded := unfold(value)) != value:  # Django folds some values that are not Latin-1; servers refuse them
             response[name] = unfolded

@@ -17,7 +17,8 @@ from django.urls import ResolverMatch
 from django_idempotency.conf import Arguments, default_policy, middleware, urlconf
 from django_idempotency.core.policy import Mode, Policy, Transaction
 from django_idempotency.http.private_names import accepted_methods, simplify_route
-from django_idempotency.http.urlconf import POLICY_MARK, Endpoint, layers, mark_of, project_routes
+from django_idempotency.http.urlconf import Endpoint, project_routes
+from django_idempotency.http.wrapping import POLICY_MARK, layers, mark_of
 
 MIDDLEWARE: Final = "django_idempotency.middleware.IdempotencyMiddleware"
 _FROM_SETTINGS: Final = Arguments({})
@@ -80,7 +81,7 @@ def take_inventory() -> list[ListedEndpoint]:
     return list_endpoints(urlconf())
 
 
-@lru_cache(maxsize=16)  # to walk a URLconf takes milliseconds, and anybody may ask for the rules page
+@lru_cache(maxsize=16)  # walking a URLconf takes milliseconds, and the rules page may be public
 def list_endpoints(root: Any) -> list[ListedEndpoint]:
     """Return every endpoint of a URLconf. ValueError if the settings, or a policy under them, are wrong."""
     default_policy()

@@ -11,7 +11,7 @@ from django_idempotency.core.keys import KeyRule, parse_key
 from django_idempotency.core.policy import Policy
 from django_idempotency.exceptions import InvalidKey
 from django_idempotency.http.openapi_responses import Register, Schema, own_responses, replayed_header
-from django_idempotency.http.urlconf import layers
+from django_idempotency.http.wrapping import layers
 
 _DEFERRING: Final = {"idempotency", "defer"}  # a queryset can be deferred too
 _SCOPES: Final[Mapping[str | None, str]] = {

@@ -126,10 +126,10 @@ def runs_unprotected(request: HttpRequest, policy: Policy, lines: list[str]) -> 
         return True
     if not policy.anonymous_unprotected or isinstance(policy.scope, str) or not _is_anonymous(request):
         return False
-    return policy.scope is None or _names_nobody(policy.scope(request))
+    return policy.scope is None or _is_no_principal(policy.scope(request))
 
 
-def _names_nobody(principal: Any) -> bool:
+def _is_no_principal(principal: Any) -> bool:
     return not discard_awaitable(principal) and (principal is None or principal == "")
 
 
@@ -146,7 +146,7 @@ def _is_anonymous(request: HttpRequest) -> bool:
 def _call_scope(scope: Callable[[HttpRequest], Any], request: HttpRequest, policy: Policy) -> str:
     """Return what the project's scope function says. Nothing is turned into a text: callers could share that text."""
     principal = scope(request)
-    if _names_nobody(principal):
+    if _is_no_principal(principal):
         raise NoPrincipal("The endpoint's scope function returned no principal for this request.")
     if not isinstance(principal, str):
         raise _misconfigured(request, policy, "scope", f"returned a {type(principal).__name__}, not a str")
@@ -192,13 +192,11 @@ def operation_of_request(request: HttpRequest, policy: Policy) -> str:
     if policy.operation or match is None:
         return policy.operation or request.path
     if match.url_name is None and isinstance(match.func, partial):  # Django names the route "functools.partial"
-        view = _unwrap(match.func)
+        view: Any = match.func
+        while isinstance(view, partial):
+            view = view.func
         return ":".join([*match.namespaces, f"{view.__module__}.{view.__qualname__}"])
     return match.view_name or match.route
-
-
-def _unwrap(view: Any) -> Any:
-    return _unwrap(view.func) if isinstance(view, partial) else view
 
 
 def rewind(request: HttpRequest) -> None:

@@ -187,7 +187,7 @@ def unknown_problem(call: Call, record: Record | None = None) -> ProblemDetails:
     )
 
 
-def nothing_done_problem(policy: Policy, retry_after: float = 0) -> ProblemDetails:
+def nothing_done_problem(policy: Policy, retry_after: float) -> ProblemDetails:
     """Return the problem for work that was proven not executed: the same key may be used again, after the pause."""
     wait = max(1, ceil(policy.retry_hint.total_seconds()), ceil(retry_after))
     return ProblemDetails(problems.NOTHING_DONE, policy.profile.unavailable, "", wait)

@@ -21,7 +21,8 @@ from django_idempotency.http.private_names import (
     rest_class,
 )
 from django_idempotency.http.run import run
-from django_idempotency.http.urlconf import POLICY_MARK, Endpoint, layers
+from django_idempotency.http.urlconf import Endpoint
+from django_idempotency.http.wrapping import POLICY_MARK, layers
 from django_idempotency.rest_framework import IdempotentMixin, RestExchange
 
 

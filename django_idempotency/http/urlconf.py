@@ -1,19 +1,14 @@
-"""Every route of the URLconf: its view, the callables wrapped around it, and the policies they carry."""
+"""Every route of the URLconf, its view, and the policies that protect it."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from types import FunctionType
-from typing import Any, Final
+from typing import Any
 
 from django.urls import Resolver404, ResolverMatch, get_resolver, get_script_prefix, resolve
 
 from django_idempotency.conf import Arguments, policy, urlconf
 from django_idempotency.http.private_names import ninja_operations, rest_actions, rest_arguments, rest_class
-
-POLICY_MARK: Final = "_idempotency"  # on a decorated callable: the policy's arguments, or None if it is exempt
-_GUARD: Final = "_idempotency_guard"  # on the callable that `@idempotent` returned: itself
+from django_idempotency.http.wrapping import POLICY_MARK, class_of, closure_values, layers, mark_of, marked_methods
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +26,7 @@ class Endpoint:
     @property
     def view(self) -> type | None:
         """Return the class behind the callback, if there is one."""
-        return next(filter(None, map(_class_of, self.layers)), None)
+        return next(filter(None, map(class_of, self.layers)), None)
 
     @property
     def is_rest(self) -> bool:
@@ -58,7 +53,9 @@ class Endpoint:
     @property
     def operations(self) -> list[Any]:
         """Return the operations of a path of django-ninja."""
-        return [each for layer in self.layers for content in _contents(layer) for each in ninja_operations(content)]
+        return [
+            each for layer in self.layers for content in closure_values(layer) for each in ninja_operations(content)
+        ]
 
     def layers_of(self, method: str) -> list[Any]:
         """Return the layers that requests with this method pass: of a path of django-ninja only their operation."""
@@ -87,7 +84,7 @@ class Endpoint:
     @property
     def inside(self) -> dict[str, Arguments]:
         """Return the policies of the decorated methods of its class, by name."""
-        return {} if self.view is None else dict(_decorated(self.view))
+        return {} if self.view is None else dict(marked_methods(self.view))
 
     @property
     def of_class(self) -> Arguments | None:
@@ -163,13 +160,13 @@ def policies_of(operation: str, path: str, root: Any = None) -> list[Arguments] 
     return [arguments for arguments, _action in Endpoint(match.route, match.func, match.view_name).policies()]
 
 
-def policies_named(operation: str, root: Any = None) -> list[Arguments]:
+def policies_named(operation: str, root: Any) -> list[Arguments]:
     """Return the policies of the endpoints of this operation."""
     found = [each for each in endpoints(get_resolver(root).url_patterns) if operation in _operations(each)]
     return [arguments for endpoint in found for arguments, _action in endpoint.policies()]
 
 
-def match_of(path: str, root: Any = None) -> ResolverMatch | None:
+def match_of(path: str, root: Any) -> ResolverMatch | None:
     """Return the match of a path as a request had it; None if no route leads there."""
     try:
         return resolve(path.removeprefix(get_script_prefix().rstrip("/")), root)
@@ -199,76 +196,3 @@ def endpoints(patterns: Iterable[Any], prefix: str = "", namespace: str = "") ->
         else:
             match = ResolverMatch(pattern.callback, (), {}, url_name=pattern.name)
             yield Endpoint(route, pattern.callback, f"{namespace}{match.view_name}")
-
-
-def layers(callback: Any) -> Iterator[Any]:
-    """Yield a callable and those that it wraps, outermost first. The search ends at a class-based view.
-
-    A decorator around one has its class as well, because functools.wraps copies it.
-    """
-    seen: set[int] = set()
-    found = [callback]
-    while found:
-        layer = found.pop()
-        if id(layer) in seen:
-            continue
-        seen.add(id(layer))
-        yield layer
-        is_of_class = _class_of(layer) is not None
-        found.extend(each for each in _wrapped_by(layer) if not is_of_class or _class_of(each) is not None)
-
-
-def mark_policy(guard: Any, arguments: Arguments) -> None:
-    """Mark what `@idempotent` returns."""
-    setattr(guard, POLICY_MARK, arguments)
-    setattr(guard, _GUARD, guard)
-
-
-def mark_of(layer: Any) -> Arguments | None:
-    """Return the arguments that this callable carries: its own, or those that functools.wraps copied to it."""
-    mark = getattr(layer, "__dict__", {}).get(POLICY_MARK)
-    return mark if isinstance(mark, Arguments) else None
-
-
-def is_guard(layer: Any) -> bool:
-    """True if `@idempotent` returned this callable, and no decorator copied the mark to it with functools.wraps."""
-    return getattr(layer, "__dict__", {}).get(_GUARD) is layer
-
-
-def is_wrapper(layer: Any) -> bool:
-    """True if this callable has another one in it, as what a decorator returns has."""
-    return any(True for _ in _wrapped_by(layer))
-
-
-def _class_of(layer: Any) -> type | None:
-    view: type | None = rest_class(layer) or getattr(layer, "view_class", None)
-    return view
-
-
-def _wrapped_by(layer: Any) -> Iterator[Any]:
-    if isinstance(layer, partial):
-        yield layer.func
-        return
-    for content in _contents(layer):
-        if isinstance(content, FunctionType | partial):
-            yield content
-        for operation in ninja_operations(content):
-            yield from (operation.view_func, operation.run)
-    if hasattr(layer, "__wrapped__"):
-        yield layer.__wrapped__
-
-
-def _contents(layer: Any) -> Iterator[Any]:
-    """Yield the values that a function closes over."""
-    for cell in getattr(layer, "__closure__", None) or ():
-        with suppress(ValueError):  # not assigned yet
-            yield cell.cell_contents
-
-
-def _decorated(view: type) -> Iterator[tuple[str, Arguments]]:
-    names = {name for base in view.__mro__ for name, value in vars(base).items() if isinstance(value, FunctionType)}
-    for name in sorted(names):
-        marks = (mark_of(layer) for layer in layers(getattr(view, name)))
-        mark = next(filter(None, marks), None)
-        if mark is not None:
-            yield name, mark

@@ -6,7 +6,7 @@ from typing import Any, Final
 from django.db.models.functions import Left
 
 from django_idempotency.conf import conf
-from django_idempotency.core.fingerprint import LONGEST_MAKER, read_secret_id
+from django_idempotency.core.comparison import LONGEST_MAKER, read_secret_id
 from django_idempotency.http.inventory import take_inventory
 from django_idempotency.models import IdempotencyKey
 

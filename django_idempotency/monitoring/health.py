@@ -102,15 +102,15 @@ def examine(using: str, clock: Clock = timezone.now) -> list[Finding]:
 
 def _load_health(using: str, runs: dict[str, JobRun]) -> Health:
     keys = IdempotencyKey.objects.using(using)
-    nobody = match_unattended()
+    unattended = match_unattended()
     overdue, oldest_overdue = _measure(keys.overdue(), "locked_until")
     _, oldest_waiting = _measure(keys.waiting(get_longest_silence()), "last_run_at")
     doubts = keys.filter(reconcile_after__isnull=False).aggregate(
         count=Count("pk"),
         oldest=Min("created_at"),
         resumable=Count("pk", filter=match_resumable()),
-        unattended=Count("pk", filter=nobody),
-        oldest_unattended=Min("created_at", filter=nobody),
+        unattended=Count("pk", filter=unattended),
+        oldest_unattended=Min("created_at", filter=unattended),
         now=Max(StatementNow()),
     )
     dead, oldest_dead_letter = _measure(keys.dead_letters(), "created_at")

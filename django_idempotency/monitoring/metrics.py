@@ -41,7 +41,7 @@ METRICS: Final = (
     Metric("reconcile.scheduled", "Outcomes that became unknown.", (signals.doubted, signals.lease_lapsed)),
     Metric("reconcile.resolved", "Unknown outcomes settled.", (signals.resolved,)),
     Metric("reconcile.failed", "Reconciler checks that were inconclusive.", (signals.reconcile_failed,)),
-    Metric("reconcile.unattended", "Checks of unknown outcomes without a reconciler to ask.", (signals.unattended,)),
+    Metric("reconcile.unattended", "Checks of unknown outcomes that found no reconciler.", (signals.unattended,)),
     Metric("reconcile.dead_letter", "Unknown outcomes that became dead letters.", (signals.dead_lettered,)),
     Metric("resume.taken_over", "Lost attempts that were continued.", (signals.taken_over,)),
     Metric("resume.failed", "Operations that failed again when they were continued.", (signals.resume_failed,)),

@@ -25,7 +25,7 @@ from django_idempotency.store.dialects import Statement
 from django_idempotency.store.limits import may_repeat
 from django_idempotency.store.records import reply_values
 
-REPEATS: Final = 50  # of what shows itself only now and then
+REPEATS: Final = 50  # of a check that fails only sometimes
 _LEASE: Final = timedelta(seconds=30)
 _SHORT: Final = timedelta(seconds=1)
 _KEY: Final = "idempotency_doctor"
@@ -75,7 +75,7 @@ def _seen_everywhere(places: Sequence[Place]) -> None:
 
 
 def _transactions(places: Sequence[Place]) -> None:
-    """What is not committed is seen by nobody, and what is rolled back is gone."""
+    """No other connection sees what is not committed, and what is rolled back is gone."""
     one = places[0]
     call = _call("transactions")
     token = _claim(one, call)
@@ -91,7 +91,7 @@ def _transactions(places: Sequence[Place]) -> None:
 
 
 def _replay(places: Sequence[Place]) -> None:
-    """The owner of an attempt stores one response, and everybody is given its bytes."""
+    """The owner of an attempt stores one response, and every connection reads its bytes."""
     one, call = places[0], _call("replay")
     token = _claim(one, call)
 
@@ -127,7 +127,7 @@ def _lease(places: Sequence[Place]) -> None:
 
 
 def _fence(places: Sequence[Place]) -> None:
-    """An attempt that gave its key up, or whose key was taken over, ends nothing any more."""
+    """An attempt that gave its key up, or whose key was taken over, cannot end the record."""
     one, two = places[:2]
     call = _call("fence", lease=_SHORT, on_lost_lease=LostLease.RESTART)
     first, second, third = _claim(one, call), uuid4(), uuid4()

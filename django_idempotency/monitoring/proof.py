@@ -1,6 +1,6 @@
-"""Proves on a live database that it keeps every promise. To be run first on one that nobody has listed.
+"""Proves on a live database that it keeps every promise. Run it before you use one that the docs do not list.
 
-It reads and writes nobody else's records, and deletes its own.
+It reads and writes only records of its own, and deletes them.
 """
 
 from collections.abc import Callable, Sequence

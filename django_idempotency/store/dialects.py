@@ -42,8 +42,7 @@ class Dialect:
     among: str  # a condition: the column before it is one of the parameter {}
     try_lock: str  # takes the lock {}, a number, until the transaction ends; false if another transaction has it
     limit_wait: str  # the text {}, in an INSERT that waits for locks only as long as the parameter `limit` says
-    uuid: Callable[[UUID], Any] | None = None  # None: the driver takes identifiers, and lists of them, as they are
-    uuids: Callable[[list[UUID]], Any] | None = None
+    hex_list: Callable[[list[str]], Any] | None = None  # of identifiers; None: the driver takes them as they are
     reads_before_insert: bool = False  # a bare INSERT would wait behind any open write transaction
     compares_times_as_text: bool = False
     has_server: bool = True
@@ -91,7 +90,7 @@ DIALECTS: Final = {
         among="= ANY(%({})s)",
         try_lock="PG_TRY_ADVISORY_XACT_LOCK({})",
         # In the same statement, the limit costs neither a round trip nor a transaction. The server computes the values
-        # before it waits for anybody.
+        # before it waits for a lock.
         limit_wait="""
             {} || LEFT(SET_CONFIG('lock_timeout', COALESCE(%(limit)s::text, CURRENT_SETTING('lock_timeout')), TRUE), 0)
         """,
@@ -109,8 +108,7 @@ DIALECTS: Final = {
         among="IN (SELECT value FROM JSON_EACH(%({})s))",
         try_lock="TRUE",
         limit_wait="{}",
-        uuid=lambda value: value.hex,
-        uuids=lambda values: json.dumps([value.hex for value in values]),
+        hex_list=json.dumps,
         reads_before_insert=True,
         compares_times_as_text=True,
         has_server=False,
@@ -127,8 +125,7 @@ DIALECTS: Final = {
         among="IN %({})s",  # the driver expands a tuple
         try_lock="TRUE",
         limit_wait="{}",
-        uuid=lambda value: value.hex,
-        uuids=lambda values: tuple(value.hex for value in values),
+        hex_list=tuple,
         continues_after_deadlock=True,
     ),
 }
@@ -242,14 +239,14 @@ def place_in_id_order(record: UUID, using: str) -> float:
 
 
 def adapt(vendor: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values as the vendor's driver takes them. Only identifiers differ."""
-    dialect = DIALECTS[vendor]
-    if dialect.uuid is None or dialect.uuids is None:
+    """Return the values as the vendor's driver takes them. Only identifiers differ: some drivers need their hex."""
+    hex_list = DIALECTS[vendor].hex_list
+    if hex_list is None:
         return values
-    return {name: _adapt(value, dialect.uuid, dialect.uuids) for name, value in values.items()}
+    return {name: _adapt(value, hex_list) for name, value in values.items()}
 
 
-def _adapt(value: Any, uuid: Callable[[UUID], Any], uuids: Callable[[list[UUID]], Any]) -> Any:
+def _adapt(value: Any, hex_list: Callable[[list[str]], Any]) -> Any:
     if isinstance(value, UUID):
-        return uuid(value)
-    return uuids(value) if isinstance(value, list) else value
+        return value.hex
+    return hex_list([each.hex for each in value]) if isinstance(value, list) else value

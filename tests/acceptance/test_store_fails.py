@@ -63,7 +63,7 @@ def test_while_the_store_is_out_nothing_runs(wired: Wired, fail: Callable[[Cable
     assert wired.site.executions() == len(keys)
 
 
-def test_a_database_that_somebody_else_is_writing_to_is_out_as_well(site: Site, vendor: str) -> None:
+def test_a_database_that_another_process_is_writing_to_is_unavailable(site: Site, vendor: str) -> None:
     if vendor != "sqlite":
         pytest.skip("only SQLite has one lock for all writers; the other databases are cut off instead")
     key = new()

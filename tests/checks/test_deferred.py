@@ -11,6 +11,7 @@ from django.core.checks import run_checks
 from django_idempotency.checks.deferred import check_deferred_work
 from django_idempotency.flow import registry
 from testproject.servers import ROOT
+from tests.kit.registrations import temporary_registrations
 
 WITHOUT_CELERY = """
 import json
@@ -82,7 +83,7 @@ def test_w030_no_address(routes: str | None, wrong: bool, settings: Any) -> None
 def test_a_project_without_operations_hears_nothing(settings: Any) -> None:
     settings.ROOT_URLCONF = "tests.checks.deferring_views"
     settings.IDEMPOTENCY = {}
-    with registry.temporary_registrations():
+    with temporary_registrations():
         registry._OPERATIONS.clear()
         assert check_deferred_work(None) == []
     assert check_deferred_work(None)

@@ -120,7 +120,7 @@ def test_e004_a_value_that_no_policy_can_have(given: Any, named: str, settings: 
     assert named in message.msg
 
 
-def test_e010_a_database_that_nobody_wrote_for(settings: Settings) -> None:
+def test_e010_a_database_that_is_not_supported(settings: Settings) -> None:
     settings.DATABASE_ROUTERS = [Elsewhere()]
     with another_alias("elsewhere"):
         connections["elsewhere"].vendor = "oracle"
@@ -137,7 +137,7 @@ def test_w011_sqlite_with_deferred_transactions(mode: str | None, settings: Sett
     assert "IMMEDIATE" in (message.hint or "")
 
 
-def test_w011_is_what_nothing_chosen_means(settings: Settings) -> None:
+def test_w011_sqlite_without_a_transaction_mode(settings: Settings) -> None:
     assert only(checked_on_sqlite({}, settings)).id == "django_idempotency.W011"
 
 

@@ -87,7 +87,7 @@ def test_one_other_byte_anywhere_makes_it_nothing() -> None:
 
 
 @pytest.mark.parametrize("value", [None, "text", 5, b"", b"x" * 31, b"x" * 32, [b"x"], memoryview(b"x" * 64)])
-def test_what_is_no_entry_is_nothing(value: object) -> None:
+def test_a_value_that_is_no_entry_is_ignored(value: object) -> None:
     assert open_entry(value, NAME, SECRET, CALL) is None
 
 

@@ -12,15 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from django_idempotency import FingerprintRule
-from django_idempotency.core.fingerprint import (
-    URLENCODED,
-    Part,
-    RequestParts,
-    is_fingerprint_of,
-    is_same_fingerprint,
-    list_differing_parts,
-    seal,
-)
+from django_idempotency.core.comparison import is_fingerprint_of, is_same_fingerprint, list_differing_parts
+from django_idempotency.core.fingerprint import URLENCODED, Part, RequestParts, seal
 from django_idempotency.exceptions import UnreadableFingerprint
 
 UNTIMED = settings(deadline=None)  # a busy machine is no failure

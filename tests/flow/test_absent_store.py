@@ -49,7 +49,7 @@ def test_it_takes_the_call_and_says_nothing(mode: str, vendor: str) -> None:
             assert nothing_runs(mode, alias)
 
 
-def test_somebody_else_holds_the_file(mode: str, vendor: str) -> None:
+def test_another_process_holds_the_file(mode: str, vendor: str) -> None:
     if vendor != "sqlite":
         pytest.skip("only a file is locked as a whole")
     settings: Any = connection.settings_dict

@@ -165,7 +165,7 @@ def test_a_wrong_id_is_dropped(message: str) -> None:
     assert record().status == "pending"
 
 
-def test_a_record_that_nobody_deferred_is_no_work() -> None:
+def test_a_worker_ignores_a_record_that_was_not_deferred() -> None:
     attempt = claimed(str(uuid4()))
     assert perform(attempt.call.id) == "absent"
     assert record().status == "in_progress"
@@ -504,7 +504,7 @@ def ours(queries: CaptureQueriesContext) -> list[str]:
     return [query["sql"] for query in queries if "idempotency_key" in query["sql"]]
 
 
-def test_what_it_costs() -> None:
+def test_the_queries_of_deferred_work() -> None:
     attempt = claimed(str(uuid4()))
     with CaptureQueriesContext(connection) as deferring:
         defer(attempt, export, {"title": "may"})

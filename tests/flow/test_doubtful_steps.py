@@ -14,7 +14,6 @@ from django_idempotency.core.decisions import InDoubt
 from django_idempotency.core.progress import Progress
 from django_idempotency.flow import claim, reconcile, steps
 from django_idempotency.flow.finish import fail
-from django_idempotency.flow.registry import temporary_registrations
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.operations import Op, operation
 from django_idempotency.reconciliation import (
@@ -28,6 +27,7 @@ from django_idempotency.reconciliation import (
     resolve,
 )
 from testproject.payments.models import LedgerEntry
+from tests.kit.registrations import temporary_registrations
 from tests.kit.rides import WORLD, Killed, World, a_call, book, claimed, lease_over, run
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("world")]
@@ -99,7 +99,7 @@ def test_one_charge_whatever_was_found_out_and_whoever_goes_on(
     assert list(noted)[1] == (row, "reconciler", "charged")
 
 
-def test_until_then_a_retry_hears_that_nobody_knows(world: World) -> None:
+def test_until_then_a_retry_gets_an_unknown_outcome(world: World) -> None:
     key = cut("after the charge")
     assert isinstance(claim.begin(a_call(key)), InDoubt)
     assert maintenance.reconcile() == {"postponed": 1}, "nobody to ask"
@@ -153,7 +153,9 @@ def test_a_result_that_cannot_be_stored_is_inconclusive(
 
 
 @pytest.mark.parametrize(("tries", "said"), [(2, "inconclusive"), (1, "dead_letter")])
-def test_nobody_can_tell(world: World, answering: Callable[[Ask], None], settings: Any, tries: int, said: str) -> None:
+def test_an_inconclusive_verdict_gives_up_after_the_last_try(
+    world: World, answering: Callable[[Ask], None], settings: Any, tries: int, said: str
+) -> None:
     settings.IDEMPOTENCY = {"RECONCILE_TRIES": tries}
     answering(lambda record, key: Inconclusive())
     cut("after the charge")

@@ -186,7 +186,7 @@ def test_a_connection_that_its_driver_knows_to_be_closed_is_opened_again() -> No
 
 
 @pytest.mark.direct
-def test_a_connection_that_was_lost_while_somebody_else_worked_costs_another_one(vendor: str) -> None:
+def test_a_connection_that_was_lost_during_an_external_call_is_replaced(vendor: str) -> None:
     """Nothing stands before the COMMIT, and what `finish` runs may run again."""
     if vendor == "sqlite":
         pytest.skip("a file has no connection to lose")

@@ -233,7 +233,7 @@ def test_an_attempt_is_finished_once() -> None:
     assert bookings(call) == 1
 
 
-def test_an_answer_is_not_stored_inside_somebodys_transaction() -> None:
+def test_a_response_is_not_stored_inside_the_callers_transaction() -> None:
     call = a_call()
     attempt = claimed(call)
     with transaction.atomic(), pytest.raises(InsideTransaction, match="A response cannot be stored"):

@@ -23,7 +23,7 @@ MODES = ["leased", "atomic"]
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("mode", MODES)
-def test_a_claim_inside_somebodys_transaction_is_an_error_that_says_so(mode: str) -> None:
+def test_a_claim_inside_the_callers_transaction_is_an_error(mode: str) -> None:
     call = a_call(mode=mode)
     work = Booking(call)
     with transaction.atomic(), pytest.raises(InsideTransaction, match=r"atomic\(\)"):
@@ -65,7 +65,7 @@ def test_a_handler_that_opens_its_own_transactions_takes_part_in_ours() -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("mode", MODES)
-def test_inside_a_test_case_somebodys_transaction_is_still_an_error(mode: str) -> None:
+def test_inside_a_test_case_the_callers_transaction_is_still_an_error(mode: str) -> None:
     call = a_call(mode=mode)
     with transaction.atomic(), pytest.raises(InsideTransaction):
         run_call(call, Booking(call))
@@ -147,7 +147,7 @@ class InTestCase(TestCase):
             run_call(call, work)
         assert (len(hooks), ran) == (1, ["hook"])
 
-    def test_somebodys_transaction(self) -> None:
+    def test_the_callers_transaction(self) -> None:
         call = a_call(mode="atomic")
         with transaction.atomic(), pytest.raises(InsideTransaction):
             run_atomic(call, Booking(call))

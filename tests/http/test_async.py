@@ -168,7 +168,7 @@ def cancelled(settings: Any) -> None:
 
 @pytest.mark.usefixtures("cancelled")
 @pytest.mark.parametrize("view", [*FINISHING, "/plain"])
-def test_in_the_view_nobody_knows_what_happened(alice: Person, view: str) -> None:
+def test_a_client_that_disconnects_during_the_view_leaves_an_unknown_outcome(alice: Person, view: str) -> None:
     Held.in_view = Moment()
     assert abandoned(view, alice, Held.in_view).sent == []
     assert (status(), User.objects.filter(username__startswith="written").count()) == ("unknown", 0)

@@ -125,7 +125,7 @@ def test_an_async_scope_tells_callers_apart(alice: Person, url: str, asynchronou
 
 
 @both
-def test_an_async_scope_that_names_nobody_refuses_the_request(asynchronous: bool) -> None:
+def test_an_async_scope_without_a_principal_refuses_the_request(asynchronous: bool) -> None:
     assert [status_of(Person(), "/function", asynchronous) for _ in range(2)] == [403, 403]
     assert (Ran.count, IdempotencyKey.objects.count()) == (0, 0)
 

@@ -48,7 +48,7 @@ def test_the_lease_moves_while_the_handler_runs() -> None:
     assert IdempotencyKey.objects.filter(locked_until__gt=StatementNow()).exists()
 
 
-def test_without_one_nothing_moves() -> None:
+def test_without_a_heartbeat_the_lease_does_not_move() -> None:
     attempt = claimed()
     before = IdempotencyKey.objects.get().locked_until
     with beating(attempt):

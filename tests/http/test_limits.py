@@ -52,7 +52,7 @@ urlpatterns = [
 BUSY = {"X-Busy": "yes"}
 
 
-def test_above_a_limit_is_over_when_it_is_over(alice: Person) -> None:
+def test_a_rate_limit_above_the_protection_stores_nothing(alice: Person) -> None:
     limited = alice.post("/above", headers=BUSY)
     assert (limited.status_code, IdempotencyKey.objects.count()) == (403, 0)
     assert [alice.post("/above").status_code, alice.post("/above", headers=BUSY).status_code] == [201, 403]
@@ -60,7 +60,7 @@ def test_above_a_limit_is_over_when_it_is_over(alice: Person) -> None:
 
 
 @pytest.mark.parametrize("route", ["/below", "/rest"])
-def test_below_a_limit_is_stored_for_as_long_as_an_answer(alice: Person, route: str) -> None:
+def test_the_response_of_a_rate_limit_below_the_protection_is_stored(alice: Person, route: str) -> None:
     limited, later = alice.post(route, headers=BUSY), alice.post(route)
     assert (limited.status_code, later.status_code, later["Idempotency-Replayed"]) == (403, 403, "true")
     assert Ran.count == 0

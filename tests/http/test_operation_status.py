@@ -181,7 +181,7 @@ def test_a_dead_letter_and_a_dismissal_say_what_they_are(alice: Person) -> None:
     assert (dismissed.status_code, dismissed.json()["code"]) == (409, "idempotency_not_executed")
 
 
-def test_work_that_nobody_took_says_so(alice: Person) -> None:
+def test_the_status_of_work_that_no_worker_took(alice: Person) -> None:
     address = accepted(alice)
     change(expires_at=F("created_at") - AGO)
     maintenance.reap()

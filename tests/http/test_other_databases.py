@@ -97,7 +97,7 @@ def test_other_views_are_not_warned(
     assert "audit" not in caplog.text
 
 
-def test_a_database_without_its_driver_is_in_nobodys_way(alice: Person, serve: Serve) -> None:
+def test_a_database_without_its_driver_is_ignored(alice: Person, serve: Serve) -> None:
     Ran.count = 1
     serve("SELECT * FROM entry")
     connections.settings["absent"] = {**connections.settings["audit"], "ENGINE": "no.such.engine"}

@@ -56,7 +56,7 @@ def test_both_kinds_of_views_send_the_same_bytes(alice: Person) -> None:
     assert alice.post("/plain", key=None).content == alice.post("/rest", key=None).content
 
 
-def test_accepted_work_has_it_too(alice: Person) -> None:
+def test_accepted_work_has_the_projects_code_too(alice: Person) -> None:
     assert alice.post("/plain").json()["code"] == "E202-1"
 
 

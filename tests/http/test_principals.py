@@ -61,7 +61,7 @@ class Answer(IdempotentMixin, APIView):
 urlpatterns = [path("it", Answer.as_view(), name="it")]
 
 
-def test_the_same_number_of_another_kind_is_somebody_else(anonymous: Person) -> None:
+def test_the_same_primary_key_in_another_model_is_another_principal(anonymous: Person) -> None:
     answers = [anonymous.post("/it", headers={"X-Who": who}) for who in ("user:1", "employee:1", "group:1", "user:1")]
     assert [each.json()["run"] for each in answers] == [1, 2, 3, 1]
     assert set(IdempotencyKey.objects.values_list("principal", flat=True)) == {
@@ -99,7 +99,7 @@ def test_the_users_model_is_known_in_any_spelling(settings: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["a\0b", "a\ud800b"])
-def test_a_principal_that_no_database_can_store_is_nobody(name: str) -> None:
+def test_a_principal_that_no_database_can_store_is_refused(name: str) -> None:
     with pytest.raises(NoPrincipal, match="cannot be stored"):
         principal_of(HttpRequest(), Policy(scope=lambda request: name))
 
@@ -151,7 +151,7 @@ def principal_with(pk: object) -> str | None:
 
 @pytest.mark.parametrize("share", [True, False])
 @pytest.mark.parametrize("user", [Numbered(""), Numbered(None), User(), User(pk="")])
-def test_an_empty_primary_key_names_nobody(user: Any, share: bool) -> None:
+def test_an_empty_primary_key_is_no_principal(user: Any, share: bool) -> None:
     request: Any = HttpRequest()
     request.user = user
     with pytest.raises(NoPrincipal):
@@ -194,7 +194,7 @@ def test_a_row_is_the_same_however_its_primary_key_was_written() -> None:
 
 
 @pytest.mark.parametrize("pk", ["a\0b", "a\ud800b"])
-def test_a_primary_key_that_no_database_can_store_names_nobody(pk: str) -> None:
+def test_a_primary_key_that_no_database_can_store_is_no_principal(pk: str) -> None:
     with pytest.raises(NoPrincipal):
         principal_with(pk)
 

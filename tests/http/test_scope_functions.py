@@ -78,7 +78,7 @@ def test_an_empty_text_is_a_refusal_and_no_mistake(
     assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 
-def test_it_is_so_in_django_rest_framework(alice: Person, settings: Any) -> None:
+def test_a_scope_that_is_no_text_is_refused_in_django_rest_framework_too(alice: Person, settings: Any) -> None:
     class Answer(IdempotentMixin, APIView):
         permission_classes = ()
         idempotency = {"scope": lambda request: request.user}

@@ -69,7 +69,9 @@ def send(who: Person, where: str, **more: Any) -> Any:
 
 @PLACES
 @pytest.mark.parametrize("key", [{}, {"Idempotency-Key": KEY}])
-def test_an_upload_of_nobody_is_not_parsed(anonymous: Person, settings: Any, where: str, key: dict[str, str]) -> None:
+def test_an_upload_of_an_anonymous_caller_is_not_parsed(
+    anonymous: Person, settings: Any, where: str, key: dict[str, str]
+) -> None:
     settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 50_000
     assert send(anonymous, where, headers=key).status_code == 401
     assert READ == []

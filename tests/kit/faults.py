@@ -123,9 +123,9 @@ def hear_nothing(wrapper: Any) -> NoReturn:
 
 
 @contextmanager
-def under_fire(fault: Fault, alias: str = "default") -> Iterator[None]:
+def under_fire(fault: Fault) -> Iterator[None]:
     """Calls of this connection meet the fault; at the end there is a new connection, to a server that answers."""
-    wrapper: Any = connections[alias]
+    wrapper: Any = connections["default"]
     server = dict(wrapper.settings_dict)
     for name in MADE_BY_DJANGO:
         setattr(wrapper, name, _guarded(fault, name, wrapper))

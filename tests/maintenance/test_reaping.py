@@ -352,7 +352,7 @@ for text in "DELETE FROM", "FOR UPDATE":
 
 
 @pytest.mark.processes
-def test_where_nobody_points_at_records_one_statement_deletes_them(
+def test_without_foreign_keys_to_records_one_statement_deletes_them(
     tmp_path: Path, django_db_blocker: DjangoDbBlocker
 ) -> None:
     with django_db_blocker.unblock(), database_beside(settings.DATABASE_URL, "alone", tmp_path) as url:

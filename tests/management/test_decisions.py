@@ -14,12 +14,12 @@ from django.core.management import CommandError, call_command, load_command_clas
 from django.db.models import F
 
 from django_idempotency.console.actions import ACTIONS
-from django_idempotency.flow.registry import temporary_registrations
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.reconciliation import Inconclusive, reconciler
 from django_idempotency.store import attempts
 from django_idempotency.store.operations import StoredOperation
 from tests.kit.records import change, claimed, completed, dead_letter, doubtful, events, id_of, status_of
+from tests.kit.registrations import temporary_registrations
 from tests.management.terminals import Terminal, said
 
 pytestmark = pytest.mark.django_db

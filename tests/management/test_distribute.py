@@ -23,14 +23,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 TABLE = f"{SCHEMA}.idempotency_key"
 INDEX = "idempotency_key_new_pkey"
-KEY = [
+FORTH = [
     f"DROP INDEX CONCURRENTLY IF EXISTS {SCHEMA}.{INDEX}",
-    f"CREATE UNIQUE INDEX CONCURRENTLY {INDEX} ON {TABLE} ({{}})",
+    f"CREATE UNIQUE INDEX CONCURRENTLY {INDEX} ON {TABLE} (id, scope)",
     f"ALTER TABLE {TABLE} DROP CONSTRAINT idempotency_key_pkey,"
     f" ADD CONSTRAINT idempotency_key_pkey PRIMARY KEY USING INDEX {INDEX}",
 ]
-FORTH = [text.format("id, scope") for text in KEY]
-BACK = [text.format("id") for text in KEY]
 DISTRIBUTE = f"SELECT create_distributed_table_concurrently('{TABLE}', 'scope', colocate_with => '{{}}')"
 
 

@@ -10,9 +10,9 @@ import pytest
 from django.core.management import CommandError
 
 from django_idempotency.flow.attempt import Attempt
-from django_idempotency.flow.registry import temporary_registrations
 from django_idempotency.reconciliation import Inconclusive, reconciler
 from tests.kit.records import OPERATION, change, doubtful, id_of
+from tests.kit.registrations import temporary_registrations
 from tests.management.terminals import said
 
 pytestmark = pytest.mark.django_db

@@ -19,8 +19,9 @@ from django.urls import include, path
 
 from django_idempotency import FingerprintRule, Status
 from django_idempotency.core.calls import Call
+from django_idempotency.core.comparison import LONGEST_MAKER, read_secret_id
 from django_idempotency.core.decisions import InDoubt
-from django_idempotency.core.fingerprint import LONGEST_MAKER, RequestParts, read_secret_id, seal
+from django_idempotency.core.fingerprint import RequestParts, seal
 from django_idempotency.decorators import idempotent
 from django_idempotency.flow.claim import begin
 from django_idempotency.management import base

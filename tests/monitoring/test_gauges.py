@@ -67,7 +67,7 @@ def test_a_dead_letter_is_shown_for_as_long_as_it_is_one() -> None:
     assert scrape()['open{state="dead_letter"}'] == 0
 
 
-def test_leases_that_nobody_sweeps() -> None:
+def test_overdue_leases_without_a_sweeper() -> None:
     claimed()
     change(claimed(), locked_until=F("created_at") - timedelta(seconds=1))
     assert scrape()["overdue"] == 1

@@ -130,7 +130,7 @@ def test_a_store_that_does_not_answer(client: Client, around: bool) -> None:
     assert (status, said["complaints"]) == (503, ["The store does not answer."])
 
 
-def test_it_asks_little(client: Client) -> None:
+def test_a_health_check_makes_five_queries(client: Client) -> None:
     with CaptureQueriesContext(connection) as queries:
         asked(client)
     assert len(queries) == 5

@@ -36,7 +36,7 @@ def test_a_scheduled_job_has_its_task(job: Job) -> None:
     assert task() == {}
 
 
-def test_the_schedule_is_what_it_always_was() -> None:
+def test_the_names_and_intervals_of_the_schedule_do_not_change() -> None:
     """Entries of deployments are known by these names."""
     assert {name: (entry["task"], entry["schedule"]) for name, entry in tasks.beat_schedule().items()} == {
         "django_idempotency.sweep_zombies": ("django_idempotency.sweep_zombies", 60.0),

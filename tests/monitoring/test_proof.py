@@ -317,7 +317,7 @@ def test_arguments_that_make_no_sense(arguments: list[str], message: str) -> Non
 
 
 @pytest.mark.parametrize("host", ["/var/run", "db2:port", ""])
-def test_what_is_no_host(host: str, vendor: str) -> None:
+def test_a_host_that_cannot_be_parsed_is_an_error(host: str, vendor: str) -> None:
     expected = "SQLite has no hosts" if vendor == "sqlite" else f"'{host}' is not HOST or HOST:PORT"
     with pytest.raises(CommandError, match=f"--host: {expected}"):
         call_command("idempotency_doctor", "--prove", f"--host={host}")

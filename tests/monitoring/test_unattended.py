@@ -79,7 +79,7 @@ def test_its_page_says_so_and_offers_no_question(operator: Client) -> None:
     assert question.context["ready"] is False
 
 
-def test_a_reset_dead_letter_that_nobody_will_ask_about(operator: Client) -> None:
+def test_a_reset_dead_letter_without_a_reconciler(operator: Client) -> None:
     attempt = doubtful()
     change(attempt, status="dead_letter", reconcile_after=None)
     assert "there is no reconciler" in said(confirm(operator, act("try-again", attempt.call.id)))
@@ -114,7 +114,7 @@ def test_without_a_limit_it_waits_for_ever(settings: Any) -> None:
     assert status_of(attempt) == "unknown"
 
 
-def test_a_metric_counts_each_time_that_there_was_nobody_to_ask() -> None:
+def test_a_metric_counts_each_check_without_a_reconciler() -> None:
     heard: list[str] = []
 
     def receive(record: Any, reason: str, **payload: Any) -> None:

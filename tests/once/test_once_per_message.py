@@ -176,7 +176,7 @@ def test_called_directly_while_it_runs_elsewhere_it_says_so() -> None:
     once(scope="tests.orders", key="order 8", payload={"order": 8, "colour": "red"}, run=run)
 
 
-def test_it_stands_below_the_task() -> None:
+def test_the_decorator_must_be_below_the_task() -> None:
     with pytest.raises(Misplaced, match="below @shared_task"):
         book("reference")
 

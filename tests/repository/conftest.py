@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from django_idempotency.flow.registry import temporary_registrations
+from tests.kit.registrations import temporary_registrations
 
 
 @pytest.fixture(autouse=True)

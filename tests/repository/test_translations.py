@@ -33,7 +33,10 @@ DJANGOS_OWN = ("conf", "contrib/admin", "contrib/auth", "contrib/contenttypes")
 SPOKEN_ATTRIBUTES = {"aria-label", "title", "alt", "placeholder", "aria-description", "summary"}
 SHOWN = [
     *sorted((PACKAGE / "console").rglob("*.py")),
-    *(PACKAGE / each for each in ("http/rules.py", "monitoring/findings.py", "monitoring/jobs.py")),
+    *(
+        PACKAGE / each
+        for each in ("http/rule_sentences.py", "http/rules.py", "monitoring/findings.py", "monitoring/jobs.py")
+    ),
 ]
 UNSPOKEN_TAGS = {"script", "style", "code", "pre"}
 WORD = re.compile(r"[^\W\d_]{2,}")

@@ -44,7 +44,7 @@ def claimed(left: float, key: str = "key") -> bool:
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("seconds", [0.2, 1.5])
-def test_a_claim_that_waits_for_somebody_elses_gives_up(seconds: float, crowd: list[Actor]) -> None:
+def test_a_claim_that_waits_for_another_one_gives_up(seconds: float, crowd: list[Actor]) -> None:
     """On SQLite it is the only writer's lock, elsewhere the uncommitted row with the same key."""
     with held_open(crowd[0], lambda: claimed(10)):
         open_before = sessions()
@@ -391,7 +391,7 @@ def test_whether_it_would_be_one_is_known_without_opening_a_connection(autocommi
 
 
 @pytest.mark.django_db
-def test_a_test_cases_transaction_is_no_ones() -> None:
+def test_the_transaction_of_a_test_case_is_not_the_callers() -> None:
     assert limits.inside_test_case(ON) is True
     with transaction.atomic(), pytest.raises(InsideTransaction):
         limits.inside_test_case(ON)

@@ -121,7 +121,7 @@ def test_a_look_finds_the_record_or_nothing() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_look_says_whether_somebody_else_is_at_it(vendor: str) -> None:
+def test_a_look_says_whether_another_transaction_has_the_key(vendor: str) -> None:
     """Where the database has a lock that can be asked for without waiting; else the unique insert decides alone."""
     alone = vendor != "postgresql"
     with actors(1) as (other,), transaction.atomic():

@@ -16,6 +16,7 @@ from django.utils import timezone
 from django_idempotency import Status, store
 from django_idempotency.core.states import LostLease
 from django_idempotency.core.transitions import TRANSITIONS, Edge
+from django_idempotency.flow.unattended import match_resumable
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.store import attempts, claims, jobs, records
 from django_idempotency.store.dialects import DIALECTS, Statement, adapt
@@ -390,7 +391,7 @@ def test_questions_for_people() -> None:
     assert keys(questions.dead_letters()) == {"dead"}
     assert keys(questions.waiting(-2 * PAST)) == {"fresh"}
     assert keys(questions.waiting(-PAST / 2)) == {"fresh", "put back"}
-    assert keys(questions.resumable()) == {"resumed"}
+    assert keys(questions.filter(match_resumable())) == {"resumed"}
 
 
 @pytest.mark.parametrize("kind", LostLease)

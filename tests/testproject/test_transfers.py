@@ -19,7 +19,7 @@ def count(site: Site) -> int:
     return int(site.rows("SELECT count(*) FROM payments_ledgerentry")[0][0])
 
 
-def test_a_transfer_writes_two_rows_and_calls_nobody(site: Site) -> None:
+def test_a_transfer_writes_two_rows_and_calls_no_service(site: Site) -> None:
     answer = site.alice.post("/transfers/", TRANSFER)
 
     assert answer.status == 201
