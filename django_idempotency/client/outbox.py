@@ -14,6 +14,8 @@ from typing import Any, Final
 from django_idempotency.client.calls import CallStore, OutgoingCall, ReceivedResponse
 from django_idempotency.client.errors import CallError, ChangedRequest, TooOld
 
+_KEPT: Final = ("content-type", "content-encoding", "accept")  # the client adds all others, credentials too
+
 
 @dataclass
 class OnceBlock:
@@ -27,10 +29,9 @@ class OnceBlock:
         """Store the call before it is sent, or find it. Its key is in the header."""
         kept = {name: request.headers[name] for name in (header, *self.outbox.headers) if name in request.headers}
         new = OutgoingCall(self.name, kept[header], request.method, str(request.url), body, kept, time.time())
-        is_again = new.key == self.key
         call = self.outbox.store.add(new)
+        moved = new.key == self.key and call.response is None  # the client follows a redirect
         self.key = call.key
-        moved = is_again and call.response is None  # the client follows a redirect
         same = (call.method, call.body) == (new.method, new.body) and (call.url == new.url or moved)
         if not same or (is_given and call.key != new.key):
             raise ChangedRequest(f"The call {self.name!r} was another request before. It was not sent.", key=call.key)
@@ -49,14 +50,14 @@ CURRENT_BLOCK: Final[ContextVar[OnceBlock | None]] = ContextVar("idempotency_onc
 
 
 class Outbox:
-    """Keeps named calls in a SQLite file on a local disk, or in a store of yours."""
+    """Keeps named calls in a SQLite file on a local disk, or in a store of yours.
+
+    Of the headers of a request it keeps the key and those in `headers`.
+    It sends no call that is open for more than `max_age` seconds: services keep responses for a day.
+    """
 
     def __init__(
-        self,
-        store: CallStore | str | os.PathLike[str],
-        *,
-        headers: Collection[str] = ("content-type", "content-encoding", "accept"),  # kept; the client adds all others
-        max_age: float = 23 * 3600,  # seconds after which an open call is not sent: services keep responses for a day
+        self, store: CallStore | str | os.PathLike[str], *, headers: Collection[str] = _KEPT, max_age: float = 23 * 3600
     ) -> None:
         self.store = SQLiteStore(store) if isinstance(store, str | os.PathLike) else store
         self.headers, self.max_age = headers, max_age

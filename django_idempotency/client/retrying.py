@@ -111,9 +111,7 @@ class Conversation:
             raise error
 
 
-def converse(
-    call: Conversation, send: _Send[R], rebuild: Callable[[ReceivedResponse], R], failures: tuple[type[Exception], ...]
-) -> R:
+def converse(call: Conversation, send: _Send[R], rebuild: Callable[[ReceivedResponse], R], failures: Any) -> R:
     """Send until there is a response. Return it as the library's own, or rebuild the one that was kept before."""
     if kept := call.begin():
         return rebuild(kept)
