@@ -4,8 +4,7 @@ import json
 import os
 import sqlite3
 import time
-from asyncio import to_thread
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, replace
@@ -61,7 +60,6 @@ class Outbox:
     ) -> None:
         self.store = SQLiteStore(store) if isinstance(store, str | os.PathLike) else store
         self.headers, self.max_age = headers, max_age
-        self.run_in_thread: Callable[..., Awaitable[Any]] = getattr(self.store, "run_in_thread", to_thread)
 
     @contextmanager
     def once(self, name: str) -> Iterator[OnceBlock]:
@@ -98,6 +96,12 @@ class Outbox:
             except Exception as error:  # noqa: BLE001 - as above
                 result = error
             yield call.name, result
+
+    async def run_in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Run a function that uses the store, in asyncio or trio."""
+        from anyio.to_thread import run_sync  # comes with httpx
+
+        return await getattr(self.store, "run_in_thread", run_sync)(function, *arguments)
 
 
 def _arguments(client: Any, call: OutgoingCall) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 import requests
@@ -205,15 +206,22 @@ def test_a_session_of_requests_resumes_too(service: ScriptedService, outbox: Out
     assert (resumed, open_names(outbox)) == ([("one", 201), ("two", 402)], [])
 
 
-def test_and_an_async_client(service: ScriptedService, outbox: Outbox) -> None:
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_and_an_async_client(service: ScriptedService, outbox: Outbox, backend: str) -> None:
     leave_open(service, outbox, "one", "two")
     service.script = [problem(410, "key_expired"), OK]
 
     async def resume() -> dict[str, Any]:
         async with httpx.AsyncClient(transport=AsyncIdempotentTransport(rules=FAST)) as client:
+            with outbox.once("three"):
+                await client.get(service.url)
+                await client.post(f"{service.url}/three")
             return {name: result async for name, result in outbox.aresume(client)}
 
-    resumed = asyncio.run(resume())
+    service.script.insert(0, OK)
+    service.script.insert(0, OK)
+    resumed = anyio.run(resume, backend=backend)
+    assert list(resumed) == ["one", "two"]
     assert (type(resumed["one"]), resumed["two"].status_code) == (KeyExpired, 201)
 
 
