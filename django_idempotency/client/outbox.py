@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -82,7 +83,7 @@ class Outbox:
         for call in self.store.open_calls():
             try:
                 with self.once(call.name):
-                    result = client.request(**_arguments(client, call), **options)
+                    result = _send(client, call, options)
             except Exception as error:  # noqa: BLE001 - told with its call: the next ones are independent of it
                 result = error
             yield call.name, result
@@ -92,7 +93,7 @@ class Outbox:
         for call in await self.run_in_thread(lambda: list(self.store.open_calls())):
             try:
                 with self.once(call.name):
-                    result = await client.request(**_arguments(client, call), **options)
+                    result = await _send(client, call, options)
             except Exception as error:  # noqa: BLE001 - as above
                 result = error
             yield call.name, result
@@ -104,9 +105,13 @@ class Outbox:
         return await getattr(self.store, "run_in_thread", run_sync)(function, *arguments)
 
 
-def _arguments(client: Any, call: OutgoingCall) -> dict[str, Any]:
-    body = "content" if hasattr(client, "build_request") else "data"  # httpx has the method, requests has not
-    return {"method": call.method, "url": call.url, body: call.body, "headers": dict(call.headers)}
+def _send(client: Any, call: OutgoingCall, options: dict[str, Any]) -> Any:
+    """Send the stored request. The default parameters of the client are in its address already."""
+    arguments = {"data": call.body, "params": dict.fromkeys(client.params)}  # requests drops a parameter that is None
+    if hasattr(client, "build_request"):  # httpx has no way to drop one
+        client, arguments = copy(client), {"content": call.body}
+        client.params = {}
+    return client.request(call.method, call.url, headers=dict(call.headers), **arguments, **options)
 
 
 class SQLiteStore:

@@ -225,6 +225,30 @@ def test_and_an_async_client(service: ScriptedService, outbox: Outbox, backend: 
     assert (type(resumed["one"]), resumed["two"].status_code) == (KeyExpired, 201)
 
 
+def test_resume_sends_the_stored_address_without_what_the_client_adds(service: ScriptedService, outbox: Outbox) -> None:
+    """The default parameters of the client are in it already, and it has them with a value of that time."""
+    params = {"version": "1", "shop": "a&b"}
+    service.script = [Scripted(500)]
+    with httpx.Client(transport=IdempotentTransport(rules=GIVEN_UP), params=params) as client:
+        for name in ("sync", "async", "requests"):
+            with outbox.once(name):
+                client.post(f"{service.url}/{name}?a=1%7C2&a=%C3%A9'(~)")
+        sent, service.got = [request.path for request in service.got], []
+        ((first, _), *_others) = outbox.resume(client)
+        assert (first, dict(client.params)) == ("sync", params)
+
+    async def resume() -> list[Any]:
+        async with httpx.AsyncClient(transport=AsyncIdempotentTransport(rules=GIVEN_UP), params=params) as client:
+            return [result async for result in outbox.aresume(client)]
+
+    anyio.run(resume)
+    with requests.Session() as session:
+        session.mount("http://", IdempotentAdapter(rules=GIVEN_UP))
+        for session.params in (params, list(params.items())):
+            assert [result.status_code for _, result in outbox.resume(session)] == [500] * 3
+    assert [request.path for request in service.got] == sent * 4
+
+
 def test_a_session_without_a_timeout_of_its_own_gets_one(service: ScriptedService, outbox: Outbox) -> None:
     leave_open(service, outbox, "one")
     service.script, released = [OK], Event()
