@@ -55,7 +55,9 @@ class Conversation:
         if body is None:
             raise UnrepeatableBody
         self.rules, self.request, self._memory, self._body, self._ask = rules, request, memory, body, ask
-        self.block = CURRENT_BLOCK.get() if request.method in _KEYED else None
+        # A client of httpx gives a timeout to each request that it is asked to send, not to those that its auth makes.
+        extensions = getattr(request, "extensions", ("timeout",))
+        self.block = CURRENT_BLOCK.get() if request.method in _KEYED and "timeout" in extensions else None
         self.pause: float | None = 0.0
         self._tries, self._is_accepted = 0, False
         self._end, self._unknown_end = time.monotonic() + rules.deadline, 0.0

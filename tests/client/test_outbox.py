@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import stat
 import time
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -166,6 +167,44 @@ def test_a_login_that_sends_the_request_again_keeps_its_key(service: ScriptedSer
     assert (first, third) == (second, fourth)
     assert first != third
     assert open_names(outbox) == []
+
+
+class TokenAuth(httpx.Auth):
+    """Posts for a token with the client that it is given to."""
+
+    requires_response_body = True
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        response = yield httpx.Request("POST", self.url, data={"client_secret": "planted"})
+        request.headers["Authorization"] = response.headers["x-token"]
+        yield request
+
+
+def test_the_request_of_a_login_for_its_token_is_not_the_call(
+    service: ScriptedService, outbox: Outbox, tmp_path: Path
+) -> None:
+    token = Scripted(200, {"X-Token": "fresh"})
+    service.script = [token, Scripted(500), token, OK, token, OK]
+    login = TokenAuth(f"{service.url}/token")
+    with httpx.Client(transport=IdempotentTransport(rules=GIVEN_UP), auth=login) as client:
+        with outbox.once("sync"):
+            client.send(httpx.Request("POST", f"{service.url}/sync", content=b"body"))
+        assert [result.status_code for _, result in outbox.resume(client)] == [201]
+
+    async def call() -> None:
+        async with httpx.AsyncClient(transport=AsyncIdempotentTransport(rules=FAST), auth=login) as client:
+            with outbox.once("async"):
+                await client.post(f"{service.url}/async", content=b"body")
+
+    anyio.run(call)
+    assert [request.path for request in service.got] == ["/token", "/sync", "/token", "/sync", "/token", "/async"]
+    assert {request.headers["authorization"] for request in service.got[1::2]} == {"fresh"}
+    assert service.got[1].key == service.got[3].key
+    assert open_names(outbox) == []
+    assert all(b"planted" not in file.read_bytes() for file in tmp_path.iterdir())
 
 
 def test_a_call_from_the_future_is_not_sent(service: ScriptedService, outbox: Outbox) -> None:
