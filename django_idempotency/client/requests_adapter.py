@@ -18,6 +18,8 @@ class IdempotentAdapter(requests.adapters.HTTPAdapter):
     Further arguments are those of `requests.adapters.HTTPAdapter`.
     """
 
+    __attrs__ = (*requests.adapters.HTTPAdapter.__attrs__, "_rules", "_memory")  # what pickle keeps
+
     def __init__(self, *args: Any, rules: CallRules | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._rules, self._memory = rules or CallRules(), KeyMemory()

@@ -5,6 +5,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Final, TypeVar
 from urllib.parse import urljoin, urlsplit
 from uuid import uuid4
@@ -30,18 +31,18 @@ class CallRules:
     longest: float = 20  # the longest pause, unless Retry-After asks for more
     wait: bool = False  # follow a 202 to the response of the work
     wait_for: float = 3600  # how long
-    progress: Callable[[dict[str, Any]], object] = lambda _status: None  # gets the JSON of each 202 meanwhile
+    progress: Callable[[dict[str, Any]], object] = bool  # gets the JSON of each 202 meanwhile; bool ignores it
 
     def take(self, request: Any) -> bool:
         """Return whether a request is a call: it gets a key, or has one."""
         return request.method in _KEYED or self.header in request.headers
 
 
-class KeyMemory(OrderedDict[str, int]):
+class KeyMemory(OrderedDict[str, bytes]):
     """What was sent with which key by one transport, so that a changed body is found before it is sent."""
 
     def check(self, key: str, body: bytes) -> None:
-        if self.setdefault(key, hash(body)) != hash(body):
+        if self.setdefault(key, digest := sha256(body).digest()) != digest:
             raise ChangedRequest(key=key)
         if len(self) > 10_000:
             self.popitem(last=False)
