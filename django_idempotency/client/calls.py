@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -9,8 +10,8 @@ from typing import Any, Final, Protocol
 
 # The body is kept decoded. Cookies are credentials.
 _NOT_KEPT: Final = {"content-encoding", "content-length", "transfer-encoding", "connection", "keep-alive", "set-cookie"}
-# Credentials, a limit, a route or a service that is away: the call itself may still have another outcome.
-_PASSING: Final = {401, 403, 404, 405, 407, 408, 421, 425, 429}
+# Not those about credentials, a limit, a route or a service that is away: the call may yet have another outcome.
+_FINAL: Final = {*range(200, 300), *range(400, 500)} - {401, 403, 404, 405, 407, 408, 421, 425, 429}
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,7 @@ class ReceivedResponse:
     @property
     def is_outcome(self) -> bool:
         """True if this response is final: a stored response, a success, or an error about the contents of the call."""
-        success = 200 <= self.status < 300 and not self.is_accepted
-        return self.is_replay or success or (400 <= self.status < 500 and self.status not in _PASSING)
+        return self.is_replay or (self.status in _FINAL and not self.is_accepted)
 
     @property
     def is_accepted(self) -> bool:
@@ -40,11 +40,10 @@ class ReceivedResponse:
     @property
     def members(self) -> dict[str, Any]:
         """The members of a JSON object; empty for any other body."""
-        try:
-            found = json.loads(self.body)
-        except (ValueError, RecursionError):
-            return {}
-        return found if isinstance(found, dict) else {}
+        with suppress(ValueError, RecursionError):
+            if isinstance(found := json.loads(self.body), dict):
+                return found
+        return {}
 
     @property
     def retry_after(self) -> float:
@@ -52,11 +51,10 @@ class ReceivedResponse:
         value = self.headers.get("retry-after", "").strip()
         if value.isdecimal():
             return float(value)
-        try:
+        with suppress(ValueError, OverflowError):
             date = parsedate_to_datetime(value).replace(tzinfo=UTC)  # each date of HTTP is in GMT
             return max((date - datetime.now(UTC)).total_seconds(), 0.0)
-        except (ValueError, OverflowError):
-            return 0.0
+        return 0.0
 
     def without_transport(self) -> "ReceivedResponse":
         """Return the response as the outbox stores it."""

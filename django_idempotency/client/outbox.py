@@ -4,15 +4,17 @@ import json
 import os
 import sqlite3
 import time
-from asyncio import to_thread
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from django_idempotency.client.calls import CallStore, OutgoingCall, ReceivedResponse
 from django_idempotency.client.errors import CallError, ChangedRequest, TooOld
+
+_KEPT: Final = ("content-type", "content-encoding", "accept")  # the client adds all others, credentials too
 
 
 @dataclass
@@ -27,10 +29,9 @@ class OnceBlock:
         """Store the call before it is sent, or find it. Its key is in the header."""
         kept = {name: request.headers[name] for name in (header, *self.outbox.headers) if name in request.headers}
         new = OutgoingCall(self.name, kept[header], request.method, str(request.url), body, kept, time.time())
-        is_again = new.key == self.key
         call = self.outbox.store.add(new)
+        moved = new.key == self.key and call.response is None  # the client follows a redirect
         self.key = call.key
-        moved = is_again and call.response is None  # the client follows a redirect
         same = (call.method, call.body) == (new.method, new.body) and (call.url == new.url or moved)
         if not same or (is_given and call.key != new.key):
             raise ChangedRequest(f"The call {self.name!r} was another request before. It was not sent.", key=call.key)
@@ -49,18 +50,17 @@ CURRENT_BLOCK: Final[ContextVar[OnceBlock | None]] = ContextVar("idempotency_onc
 
 
 class Outbox:
-    """Keeps named calls in a SQLite file on a local disk, or in a `CallStore` of your own."""
+    """Keeps named calls in a SQLite file on a local disk, or in a `CallStore` of your own.
+
+    Of the headers of a request it keeps the key and those in `headers`.
+    It sends no call that is open for more than `max_age` seconds: services keep responses for a day.
+    """
 
     def __init__(
-        self,
-        store: CallStore | str | os.PathLike[str],
-        *,
-        headers: Collection[str] = ("content-type", "content-encoding", "accept"),  # kept; the client adds all others
-        max_age: float = 23 * 3600,  # seconds after which an open call is not sent: services keep responses for a day
+        self, store: CallStore | str | os.PathLike[str], *, headers: Collection[str] = _KEPT, max_age: float = 23 * 3600
     ) -> None:
         self.store = SQLiteStore(store) if isinstance(store, str | os.PathLike) else store
         self.headers, self.max_age = headers, max_age
-        self.run_in_thread: Callable[..., Awaitable[Any]] = getattr(self.store, "run_in_thread", to_thread)
 
     @contextmanager
     def once(self, name: str) -> Iterator[OnceBlock]:
@@ -83,7 +83,7 @@ class Outbox:
         for call in self.store.open_calls():
             try:
                 with self.once(call.name):
-                    result = client.request(**_arguments(client, call), **options)
+                    result = _send(client, call, options)
             except Exception as error:  # noqa: BLE001 - told with its call: the next ones are independent of it
                 result = error
             yield call.name, result
@@ -93,15 +93,25 @@ class Outbox:
         for call in await self.run_in_thread(lambda: list(self.store.open_calls())):
             try:
                 with self.once(call.name):
-                    result = await client.request(**_arguments(client, call), **options)
+                    result = await _send(client, call, options)
             except Exception as error:  # noqa: BLE001 - as above
                 result = error
             yield call.name, result
 
+    async def run_in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Run a function that uses the store, in asyncio or trio."""
+        from anyio.to_thread import run_sync  # comes with httpx
 
-def _arguments(client: Any, call: OutgoingCall) -> dict[str, Any]:
-    body = "content" if hasattr(client, "build_request") else "data"  # httpx has the method, requests has not
-    return {"method": call.method, "url": call.url, body: call.body, "headers": dict(call.headers)}
+        return await getattr(self.store, "run_in_thread", run_sync)(function, *arguments)
+
+
+def _send(client: Any, call: OutgoingCall, options: dict[str, Any]) -> Any:
+    """Send the stored request. The default parameters of the client are in its address already."""
+    arguments = {"data": call.body, "params": dict.fromkeys(client.params)}  # requests drops a parameter that is None
+    if hasattr(client, "build_request"):  # httpx has no way to drop one
+        client, arguments = copy(client), {"content": call.body}
+        client.params = {}
+    return client.request(call.method, call.url, headers=dict(call.headers), **arguments, **options)
 
 
 class SQLiteStore:

@@ -18,6 +18,8 @@ class IdempotentAdapter(requests.adapters.HTTPAdapter):
     All other arguments are those of `requests.adapters.HTTPAdapter`.
     """
 
+    __attrs__ = (*requests.adapters.HTTPAdapter.__attrs__, "_rules", "_memory")  # what pickle keeps
+
     def __init__(self, *args: Any, rules: CallRules | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._rules, self._memory = rules or CallRules(), KeyMemory()
@@ -28,9 +30,8 @@ class IdempotentAdapter(requests.adapters.HTTPAdapter):
             return send(request, *args, **kwargs)
 
         def exchange(request: requests.PreparedRequest) -> tuple[requests.Response, ReceivedResponse]:
-            response = send(request, *args, **kwargs)
-            headers = dict(response.headers.lower_items())
-            return response, ReceivedResponse(response.status_code, headers, response.content)
+            got = send(request, *args, **kwargs)
+            return got, ReceivedResponse(got.status_code, dict(got.headers.lower_items()), got.content)
 
         def rebuild(kept: ReceivedResponse) -> requests.Response:
             raw = HTTPResponse(BytesIO(kept.body), kept.headers, kept.status, preload_content=False)

@@ -5,6 +5,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Final, TypeVar
 from urllib.parse import urljoin, urlsplit
 from uuid import uuid4
@@ -30,18 +31,18 @@ class CallRules:
     longest: float = 20  # the longest pause, unless Retry-After asks for more
     wait: bool = False  # follow a 202 to the response of the work
     wait_for: float = 3600  # how long
-    progress: Callable[[dict[str, Any]], object] = lambda _status: None  # gets the JSON of each 202 meanwhile
+    progress: Callable[[dict[str, Any]], object] = bool  # gets the JSON of each 202 meanwhile; bool ignores it
 
     def take(self, request: Any) -> bool:
         """Return True if the request is a call: its method gets a key, or it has a key already."""
         return request.method in _KEYED or self.header in request.headers
 
 
-class KeyMemory(OrderedDict[str, int]):
+class KeyMemory(OrderedDict[str, bytes]):
     """What was sent with which key by one transport, so that a changed body is found before it is sent."""
 
     def check(self, key: str, body: bytes) -> None:
-        if self.setdefault(key, hash(body)) != hash(body):
+        if self.setdefault(key, digest := sha256(body).digest()) != digest:
             raise ChangedRequest(key=key)
         if len(self) > 10_000:
             self.popitem(last=False)
@@ -55,7 +56,9 @@ class Conversation:
         if body is None:
             raise UnrepeatableBody
         self.rules, self.request, self._memory, self._body, self._ask = rules, request, memory, body, ask
-        self.block = CURRENT_BLOCK.get() if request.method in _KEYED else None
+        # A client of httpx gives a timeout to each request that it is asked to send, not to those that its auth makes.
+        extensions = getattr(request, "extensions", ("timeout",))
+        self.block = CURRENT_BLOCK.get() if request.method in _KEYED and "timeout" in extensions else None
         self.pause: float | None = 0.0
         self._tries, self._is_accepted = 0, False
         self._end, self._unknown_end = time.monotonic() + rules.deadline, 0.0
@@ -111,9 +114,7 @@ class Conversation:
             raise error
 
 
-def converse(
-    call: Conversation, send: _Send[R], rebuild: Callable[[ReceivedResponse], R], failures: tuple[type[Exception], ...]
-) -> R:
+def converse(call: Conversation, send: _Send[R], rebuild: Callable[[ReceivedResponse], R], failures: Any) -> R:
     """Send until there is a response. Return it as the library's own, or rebuild the one that was kept before."""
     if kept := call.begin():
         return rebuild(kept)

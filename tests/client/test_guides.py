@@ -6,11 +6,13 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from django_idempotency.client import Outbox, OutgoingCall
 from tests.kit.scripted import Scripted, ScriptedService, problem
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,6 +26,12 @@ def samples(page: str, language: str) -> list[str]:
     return [found["code"] for found in FENCE.finditer(text) if found["language"] == language]
 
 
+def leave_open(path: str, url: str) -> None:
+    """Leave calls of a process that was killed: one of now and one that is too old."""
+    for name, created in (("old", 0.0), ("open", time.time())):
+        Outbox(path).store.add(OutgoingCall(name, "left open", "POST", f"{url}/payments/", b"{}", {}, created))
+
+
 @pytest.mark.django_db(transaction=True)
 def test_the_samples_for_python(
     service: ScriptedService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -35,25 +43,31 @@ def test_the_samples_for_python(
         [Scripted(503), OK],
         [problem(409, "key_in_progress", {"Retry-After": "100"})],
         [problem(202, "key_accepted", {"Location": "/status/1"}), Scripted(202, {}, b'{"progress": [1, 3]}'), OK],
-        [Scripted(cut=0), OK],
+        [OK, Scripted(cut=0), OK],
         [],
         [OK],
     ]
     httpx, requests, errors, work, outbox, settings, django = samples("python-client.md", "python")
     for code, script in zip((httpx, requests, errors, work, outbox, settings, django), scripts, strict=True):
         service.script = script
+        if code is outbox:
+            leave_open("payments.outbox", service.url)
         before = len(service.got)
         local = code.replace("https://api.example.com", service.url).replace('mount("https://"', 'mount("http://"')
         exec(compile(local, "python-client.md", "exec"), names)  # noqa: S102 - our own samples
         if code is not settings and code is not errors:
             assert names["response"].json() == {"id": 17}
-            assert len({request.key for request in service.got[before:] if request.method == "POST"}) == 1
+            keys = {request.key for request in service.got[before:] if request.method == "POST"}
+            assert len(keys - {"left open"}) == 1
     printed = capsys.readouterr().out
     assert "Try again in 100 seconds" in printed
     assert "[1, 3]" in printed
+    assert "old is still open: TooOld(" in printed
+    assert 'open got 201: {"id": 17}' in printed
     for name in ("client", "session", "exports"):
         names[name].close()
     assert [call.name for call in names["outbox"].store.open_calls()] == []
+    assert [call.name for call in Outbox("payments.outbox").store.open_calls()] == ["old"]
 
 
 def run(command: list[str], service: ScriptedService, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import stat
 import time
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 import requests
@@ -167,6 +169,44 @@ def test_a_login_that_sends_the_request_again_keeps_its_key(service: ScriptedSer
     assert open_names(outbox) == []
 
 
+class TokenAuth(httpx.Auth):
+    """Posts for a token with the client that it is given to."""
+
+    requires_response_body = True
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        response = yield httpx.Request("POST", self.url, data={"client_secret": "planted"})
+        request.headers["Authorization"] = response.headers["x-token"]
+        yield request
+
+
+def test_the_request_of_a_login_for_its_token_is_not_the_call(
+    service: ScriptedService, outbox: Outbox, tmp_path: Path
+) -> None:
+    token = Scripted(200, {"X-Token": "fresh"})
+    service.script = [token, Scripted(500), token, OK, token, OK]
+    login = TokenAuth(f"{service.url}/token")
+    with httpx.Client(transport=IdempotentTransport(rules=GIVEN_UP), auth=login) as client:
+        with outbox.once("sync"):
+            client.send(httpx.Request("POST", f"{service.url}/sync", content=b"body"))
+        assert [result.status_code for _, result in outbox.resume(client)] == [201]
+
+    async def call() -> None:
+        async with httpx.AsyncClient(transport=AsyncIdempotentTransport(rules=FAST), auth=login) as client:
+            with outbox.once("async"):
+                await client.post(f"{service.url}/async", content=b"body")
+
+    anyio.run(call)
+    assert [request.path for request in service.got] == ["/token", "/sync", "/token", "/sync", "/token", "/async"]
+    assert {request.headers["authorization"] for request in service.got[1::2]} == {"fresh"}
+    assert service.got[1].key == service.got[3].key
+    assert open_names(outbox) == []
+    assert all(b"planted" not in file.read_bytes() for file in tmp_path.iterdir())
+
+
 def test_a_call_from_the_future_is_not_sent(service: ScriptedService, outbox: Outbox) -> None:
     """The clock was wrong when it was stored, or is wrong now."""
     service.script = [OK]
@@ -205,16 +245,47 @@ def test_a_session_of_requests_resumes_too(service: ScriptedService, outbox: Out
     assert (resumed, open_names(outbox)) == ([("one", 201), ("two", 402)], [])
 
 
-def test_and_an_async_client(service: ScriptedService, outbox: Outbox) -> None:
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_and_an_async_client(service: ScriptedService, outbox: Outbox, backend: str) -> None:
     leave_open(service, outbox, "one", "two")
     service.script = [problem(410, "key_expired"), OK]
 
     async def resume() -> dict[str, Any]:
         async with httpx.AsyncClient(transport=AsyncIdempotentTransport(rules=FAST)) as client:
+            with outbox.once("three"):
+                await client.get(service.url)
+                await client.post(f"{service.url}/three")
             return {name: result async for name, result in outbox.aresume(client)}
 
-    resumed = asyncio.run(resume())
+    service.script.insert(0, OK)
+    service.script.insert(0, OK)
+    resumed = anyio.run(resume, backend=backend)
+    assert list(resumed) == ["one", "two"]
     assert (type(resumed["one"]), resumed["two"].status_code) == (KeyExpired, 201)
+
+
+def test_resume_sends_the_stored_address_without_what_the_client_adds(service: ScriptedService, outbox: Outbox) -> None:
+    """The default parameters of the client are in it already, and it has them with a value of that time."""
+    params = {"version": "1", "shop": "a&b"}
+    service.script = [Scripted(500)]
+    with httpx.Client(transport=IdempotentTransport(rules=GIVEN_UP), params=params) as client:
+        for name in ("sync", "async", "requests"):
+            with outbox.once(name):
+                client.post(f"{service.url}/{name}?a=1%7C2&a=%C3%A9'(~)")
+        sent, service.got = [request.path for request in service.got], []
+        ((first, _), *_others) = outbox.resume(client)
+        assert (first, dict(client.params)) == ("sync", params)
+
+    async def resume() -> list[Any]:
+        async with httpx.AsyncClient(transport=AsyncIdempotentTransport(rules=GIVEN_UP), params=params) as client:
+            return [result async for result in outbox.aresume(client)]
+
+    anyio.run(resume)
+    with requests.Session() as session:
+        session.mount("http://", IdempotentAdapter(rules=GIVEN_UP))
+        for session.params in (params, list(params.items())):
+            assert [result.status_code for _, result in outbox.resume(session)] == [500] * 3
+    assert [request.path for request in service.got] == sent * 4
 
 
 def test_a_session_without_a_timeout_of_its_own_gets_one(service: ScriptedService, outbox: Outbox) -> None:

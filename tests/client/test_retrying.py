@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import json
+import pickle
 import socket
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import requests
 
-from django_idempotency.client import CallRules, ChangedRequest, OutcomeUnknown, ReceivedResponse, UnrepeatableBody
+from django_idempotency.client import (
+    CallRules,
+    ChangedRequest,
+    IdempotentAdapter,
+    OutcomeUnknown,
+    ReceivedResponse,
+    UnrepeatableBody,
+)
 from django_idempotency.client.httpx_transport import IdempotentTransport
 from django_idempotency.client.retrying import Conversation, KeyMemory
 from tests.client.libraries import FAST, LIBRARIES, Library
 from tests.kit.scripted import Scripted, ScriptedService, problem
 
+ROOT = Path(__file__).resolve().parents[2]
 OK = Scripted()
 PASSING = [Scripted(status) for status in (425, 429, 502, 503, 504)]
 LOST = [Scripted(cut=0), Scripted(cut=4)]
@@ -187,6 +199,30 @@ def test_another_body_with_the_same_key_is_not_sent(service: ScriptedService) ->
         with pytest.raises(ChangedRequest):
             client.post(service.url, json={"amount": 6})
     assert len(service.got) == 2
+
+
+IN_ANOTHER_PROCESS = """
+import pickle, sys
+session = pickle.load(sys.stdin.buffer)
+for body in (b"body", b"other"):
+    try:
+        print(session.post(sys.argv[1], data=body, headers={"Idempotency-Key": "mine"}, timeout=30).status_code)
+    except Exception as error:
+        print(type(error).__name__)
+"""
+
+
+def test_a_pickled_session_keeps_its_rules_and_its_memory(service: ScriptedService) -> None:
+    service.script = [OK, Scripted(503), OK]
+    with requests.Session() as session:
+        session.mount("http://", IdempotentAdapter(max_retries=0, rules=FAST))
+        session.post(service.url, data=b"body", headers={"Idempotency-Key": "mine"}, timeout=30)
+        command = [sys.executable, "-c", IN_ANOTHER_PROCESS, service.url]
+        done = subprocess.run(
+            command, cwd=ROOT, input=pickle.dumps(session), capture_output=True, check=False, timeout=60
+        )
+    assert (done.stdout.split(), done.stderr) == ([b"201", b"ChangedRequest"], b"")
+    assert [request.body for request in service.got] == [b"body"] * 3
 
 
 def test_a_memory_of_keys_has_an_end() -> None:
