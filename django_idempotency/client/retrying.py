@@ -20,6 +20,9 @@ _KEYED: Final = ("POST", "PATCH")
 _RETRIED: Final = {425, 429, 502, 503, 504}
 
 
+def _ignore(_status: dict[str, Any]) -> None: ...  # pickle knows it by its name
+
+
 @dataclass(frozen=True)
 class CallRules:
     """When and for how long a transport retries calls. All times are in seconds."""
@@ -31,7 +34,7 @@ class CallRules:
     longest: float = 20  # the longest pause, unless Retry-After asks for more
     wait: bool = False  # follow a 202 to the response of the work
     wait_for: float = 3600  # how long
-    progress: Callable[[dict[str, Any]], object] = bool  # gets the JSON of each 202 meanwhile; bool ignores it
+    progress: Callable[[dict[str, Any]], object] = _ignore  # gets the JSON of each 202 meanwhile
 
     def take(self, request: Any) -> bool:
         """Return True if the request is a call: its method gets a key, or it has a key already."""
