@@ -15,7 +15,6 @@ from django.utils.translation import override
 
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.finish import doubt
-from django_idempotency.flow.registry import temporary_registrations
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.once import Claim, once
 from django_idempotency.reconciliation import Inconclusive, Landed, reconciler, resolve
@@ -32,6 +31,7 @@ from tests.kit.records import (
     id_of,
     row_of,
 )
+from tests.kit.registrations import temporary_registrations
 from tests.management.terminals import Terminal, said
 
 pytestmark = pytest.mark.django_db
