@@ -123,9 +123,8 @@ def test_the_demo_goes_on_serving_says_what_to_try_and_stops_at_control_c() -> N
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux listens on all of 127.0.0.0/8")
 def test_the_demo_in_a_container_answers_on_the_ports_that_it_publishes() -> None:
     with demo_service("0.0.0.0", None, postgres=False) as walk:  # noqa: S104 - as in the container
-        service, gateway = (server.url.replace("127.0.0.1", "127.0.0.2") for server in (walk.service, walk.gateway))
-        assert exchange("GET", f"{gateway}/ledger").json() == {"charges": []}
-        assert exchange("GET", service).status == 400, "it answers, and knows no host of this name"
+        for server in (walk.service, walk.gateway):
+            socket.create_connection(("127.0.0.2", server.port), timeout=10).close()
 
 
 def test_the_demo_says_that_its_port_is_taken() -> None:
