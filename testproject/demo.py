@@ -37,8 +37,9 @@ LOSE_A_RESPONSE = """
   curl {gateway}/switches -d '{{"lose_answer": true}}'
 """
 PAY = """
-  curl -i {url}/payments/ -H 'Authorization: Token alice-token' \\
-    -H 'Idempotency-Key: "mine"' -H 'Content-Type: application/json' \\
+  curl -i {url}/payments/ \\
+    -H 'Authorization: Token alice-token' -H 'Idempotency-Key: "mine"' \\
+    -H 'Content-Type: application/json' \\
     -d '{{"amount": 500, "currency": "EUR", "customer": "ada"}}'
 """
 TO_TRY = (
@@ -94,14 +95,15 @@ def choose_port(wanted: int | None) -> int:
 
 @contextmanager
 def service(host: str, wanted_port: int | None, *, postgres: bool) -> Iterator[Walk]:
-    port, screen = choose_port(wanted_port), Screen()
+    choose_port(wanted_port)  # fails before anything is started
+    screen = Screen()
     with tempfile.TemporaryDirectory(prefix="payments-") as name, ExitStack() as stack:
         folder = Path(name)
         print(f"Starting the payments service on {'PostgreSQL' if postgres else 'SQLite'} …", flush=True)
         screen.place = "before the first step"
         with screen.waiting("the database and its tables"):
             database = stack.enter_context(postgresql()) if postgres else f"sqlite:///{folder}/db.sqlite3"
-            prepare_database(database)
+            prepare_database(database, "--people")
         gateway = start_gateway(folder, host=host, port=free_port(9000))
         stack.callback(gateway.stop)
         service = start_service(
@@ -109,7 +111,7 @@ def service(host: str, wanted_port: int | None, *, postgres: bool) -> Iterator[W
             database_url=database,
             gateway_url=gateway.url,
             host=host,
-            port=port,
+            port=choose_port(wanted_port),
             workers=2,
             threads=8,
             environment=QUICK,

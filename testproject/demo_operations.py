@@ -36,8 +36,8 @@ def find_the_ride_at_its_end(walk: Walk) -> None:
 
 
 def find_the_doubt_settled(walk: Walk) -> None:
-    walk.step("It also asks the gateway about the payment whose worker was killed.")
-    wait_for(walk, "reconcile_unknown", "the worker to ask the gateway")
+    walk.step("The Celery worker also asks the gateway about the payments of steps 9 and 10.")
+    wait_for(walk, "reconcile_unknown", "the worker to ask the gateway", count=2)
     walk.pay({**ORDER, "simulate": {"sleep": PATIENCE_SECONDS}}, 201, key="order-4")
     walk.charged(0, "She was charged once, then, and now she has the response.")
 
@@ -55,15 +55,16 @@ def follow_an_export(walk: Walk) -> None:
     walk.screen.fact("The same key returns the same report: no page was added up twice.")
 
 
-def wait_for(walk: Walk, job: str, what: str) -> None:
+def wait_for(walk: Walk, job: str, what: str, count: int = 1) -> None:
     """The worker tells in its log what each run of a job came to."""
+    landed = re.compile(rf"{job}\S* succeeded in \S+ .*'landed': (\d+)")
     worker, deadline = walk.worker, time.monotonic() + 2 * PATIENCE_SECONDS
     with walk.screen.waiting(what):
-        while not (told := re.search(rf"{job}\S* succeeded in \S+ (.*'landed'.*)", said := worker.log.read_text())):
+        while sum(map(int, landed.findall(said := worker.log.read_text()))) < count:
             check(worker.process.poll() is None, f"the worker ended; it said:\n{said[-2000:]}")
             check(time.monotonic() < deadline, f"{job} settled nothing; the worker said:\n{said[-2000:]}")
             time.sleep(0.2)
-    walk.screen.note(f"the worker's log: {job}: {told[1]}")
+    walk.screen.note(f"the worker's log: {job} settled {count}")
 
 
 STEPS = (lose_a_ride, find_the_ride_at_its_end, find_the_doubt_settled, follow_an_export)

@@ -18,6 +18,8 @@ from testproject.http import Answer
 
 SHOWN_HEADERS = ("Authorization", "Idempotency-Key", "Location", "Retry-After", "Idempotency-Replayed")
 FIRST_MEMBERS = ("code", "safe_new_key", "detail")  # of an error response, what a client decides by
+INDENT = " " * 10  # of a request or a response that goes on in another line
+KEPT_TOGETHER = "\N{NO-BREAK SPACE}"  # wrap() breaks no line at it
 PLAIN_WIDTH, WIDEST = 110, 120
 COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
@@ -40,7 +42,7 @@ class Screen:
         """Print wrapped text; words that are longer than the line are broken, so that nothing is cut."""
         lines = wrap(text, self.width, initial_indent=first, subsequent_indent=rest or first, break_on_hyphens=False)
         for line in lines or [""]:
-            print(self.paint(line, *names), flush=True)
+            print(self.paint(line.replace(KEPT_TOGETHER, " "), *names), flush=True)
 
     def step(self, number: int, total: int, title: str) -> None:
         self.place = f"step {number} of {total}"
@@ -50,12 +52,12 @@ class Screen:
         print()
 
     def request(self, line: str, headers: Mapping[str, str], body: str) -> None:
-        self.write(_with_headers(line, headers), "    --> ", "          ")
+        self.write(self._with_headers(line, headers), "    --> ", INDENT)
         self.write(body, "        ", "", "dim") if body else None
 
     def response(self, answer: Answer) -> None:
         tone = "green" if answer.status < 300 else "yellow" if answer.status < 500 else "red"
-        self.write(_with_headers(str(answer.status), answer.headers), "    <-- ", "          ", tone)
+        self.write(self._with_headers(str(answer.status), answer.headers), "    <-- ", INDENT, tone)
         if text := shorten(answer):
             self.write(text, "        ", "", "dim")
 
@@ -69,6 +71,14 @@ class Screen:
         """Print an address, which is not wrapped: it has to be clicked."""
         self.write(f"Look at it {where}:", "    ", "    ", "bold")
         print(f"    {url}", flush=True)
+
+    def _with_headers(self, line: str, headers: Mapping[str, str] | Message) -> str:
+        """Append the headers. A line breaks between them, and within one only where it is longer than a line."""
+        for name in SHOWN_HEADERS:
+            if name in headers:
+                text = f"{name}: {headers[name]}"
+                line += "  " + (text.replace(" ", KEPT_TOGETHER) if len(INDENT + text) <= self.width else text)
+        return line
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
@@ -92,10 +102,6 @@ class Screen:
         while not done.wait(0.25):
             text = f"    {self.place}, waiting for {what}, {time.monotonic() - began:.0f} s"
             print(f"\r\x1b[K{self.paint(text[: self.width - 1], 'dim')}", end="", flush=True)
-
-
-def _with_headers(line: str, headers: Mapping[str, str] | Message) -> str:
-    return line + "".join(f"  {name}: {headers[name]}" for name in SHOWN_HEADERS if name in headers)
 
 
 def shorten(answer: Answer) -> str:

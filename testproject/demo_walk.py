@@ -147,6 +147,7 @@ def pay_otherwise(walk: Walk) -> None:
 
 def pay_while_it_runs(walk: Walk) -> None:
     walk.step("A payment takes two seconds; meanwhile she sends it again, and once more when it has ended.")
+    walk.screen.note('"simulate" belongs to this walk: it makes the service sleep or die in the middle')
     with walk.paying_slowly(2, key="order-2") as (order, first):
         early = walk.pay(order, 409, key="order-2")
         check("Retry-After" in early.headers, "the 409 should have said when to come back")
@@ -226,8 +227,8 @@ def crash(walk: Walk) -> None:
 
 
 def deliver_twice(walk: Walk) -> None:
-    walk.step("The gateway delivers one event twice, as providers do.")
-    charge = {"id": "ch_seed_alice_1", "amount": 1250}
+    walk.step("The gateway delivers one event about the first payment twice, as providers do.")
+    charge = {"id": walk.first.json()["charge"], "amount": ORDER["amount"]}
     event = {"id": f"evt_{time.time_ns()}", "type": "charge.succeeded", "charge": charge}
     body = json.dumps(event).encode()
     for _ in range(2):

@@ -169,9 +169,9 @@ def kill_workers(server: Server) -> list[int]:
     return killed
 
 
-def prepare_database(database_url: str) -> None:
-    """Create the tables and the people of the demonstration."""
-    for command in (["migrate", "--verbosity", "0"], ["seed"]):
+def prepare_database(database_url: str, *extent: str) -> None:
+    """Create the tables and the people of the demonstration; `extent` is an option of `seed`."""
+    for command in (["migrate", "--verbosity", "0"], ["seed", *extent]):
         subprocess.run(  # noqa: S603 - every command stands in this file
             [sys.executable, "manage.py", *command],
             cwd=ROOT,

@@ -99,7 +99,7 @@ class Listing(ChangeList):
         self.result_list = self.page.rows
         self.result_count = self.full_result_count = len(self.page.rows)
         self.show_full_result_count = self.can_show_all = self.multi_page = False
-        self.show_admin_actions = True
+        self.show_admin_actions = bool(self.result_count or self.page.further)
 
     def get_ordering_field_columns(self) -> dict[int, Literal["desc", "asc"]]:
         """Return no column: each list has the order of its index."""

@@ -134,7 +134,8 @@ def measure_lease(row: Any) -> dict[str, Any] | None:
             "left": format_interval(left),
             "whole": format_interval(whole),
         }
-    return {"whole": whole, "used": min(whole, max(0, int(whole - left))), "text": text, "over": left <= 0}
+    used = min(whole, max(0, int(whole - left)))
+    return {"whole": whole, "last": whole - 1, "used": used, "text": text, "over": left <= 0}
 
 
 def find_neighbours(row: Any) -> dict[str, list[Neighbour]]:

@@ -83,7 +83,7 @@ def _read(row: IdempotencyKey) -> list[tuple[int, str]]:
             queries.append(_first_text(model._base_manager.filter(pk=number), _USER, model.USERNAME_FIELD))
     for query in queries:
         asked.setdefault(query.db, []).append(query)
-    found = [each for first, *others in asked.values() for each in first.union(*others, all=True)]
+    found = [each for first, *others in asked.values() for each in first.union(*others, all=True).order_by()]
     return sorted((position, text) for position, text in found if text is not None)
 
 

@@ -73,7 +73,7 @@ def take(chromium: str, url: str, chosen: dict[str, str]) -> None:
             log_in(page, url)
             for name, path in chosen.items():
                 page.goto(url + path)
-                page.screenshot(path=IMAGES / f"{name}-{scheme}.png", full_page=name == "dashboard")
+                page.screenshot(path=IMAGES / f"{name}-{scheme}.png", full_page=name != "list")
             page.close()
         browser.close()
 

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 see = playwright.expect
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+TABLET, PAPER = {"width": 1024, "height": 768}, {"width": 720, "height": 1000}
 PAST = timedelta(hours=-1)
 OPERATION = "tests.browser"
 # What is pressed, and what the record's page says afterwards.
@@ -68,6 +69,8 @@ def scene(live_server: LiveServer, settings: Any, registrations: None) -> Scene:
         if status is Status.PENDING:
             columns["locked_until"] = now + PAST
         ids[name] = record(status, key=f"to {name}", **columns)
+    long = {"operation": "o" * 255, "principal": "p" * 255, "request_path": "/" + "r" * 254}
+    ids["long"] = record(Status.UNKNOWN, key="k" * 255, events=["in doubt"], **long)
     people = {"operator": person("operator", *RIGHTS), "viewer": person("viewer")}
     return Scene(live_server.url, {name: cookie_of(user, live_server.url) for name, user in people.items()}, ids)
 
@@ -109,7 +112,7 @@ def test_everybody_can_read_every_page(visit: Open, scene: Scene) -> None:
 
 def test_list_filter_search_and_record(visit: Open) -> None:
     page, complaints = visit(LIST, viewport=WIDE)
-    see(page.locator("#result_list tbody tr")).to_have_count(15)
+    see(page.locator("#result_list tbody tr")).to_have_count(16)
     page.get_by_role("link", name="operator (dead letter)").click()
     see(page.locator("#result_list .idem-status")).to_have_text(["dead letter"] * 3)
     page.get_by_role("link", name="Clear all filters").click()
@@ -208,13 +211,19 @@ def test_each_state_has_a_colour_of_its_own_in_light_and_in_dark(visit: Open) ->
     assert not [colour for colour in colours.values() if re.match(r"rgba\(0, 0, 0, 0\)", colour)]
 
 
-def test_on_a_narrow_screen_what_comes_next_is_seen_without_scrolling_sideways(visit: Open) -> None:
-    page, complaints = visit(LIST, viewport=NARROW)
+@pytest.mark.parametrize("size", [NARROW, TABLET], ids=["narrow", "tablet"])
+def test_on_a_narrow_screen_what_comes_next_is_seen_without_scrolling_sideways(
+    visit: Open, size: dict[str, int]
+) -> None:
+    page, complaints = visit(LIST, viewport=size)
+    results = page.locator(".results").bounding_box()
     for cell in (".field-shown_status", ".field-shown_key a", ".field-waits", ".field-work"):
         box = page.locator(f"#result_list {cell}").first.bounding_box()
         assert box is not None
-        assert box["x"] >= 0
-        assert box["x"] + box["width"] <= NARROW["width"], cell
+        assert box["x"] >= results["x"]
+        assert box["x"] + box["width"] <= results["x"] + results["width"], cell
+    page.locator("#action-toggle").check()
+    see(page.locator("#result_list tr.selected")).to_have_count(16)
     assert complaints == []
 
 
@@ -226,3 +235,55 @@ def test_beside_the_sidebar_and_the_filters_every_column_is_seen(visit: Open) ->
     see(sidebar).to_be_visible()
     results = page.locator(".results")
     assert results.evaluate("element => element.scrollWidth - element.clientWidth") <= 0
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_the_longest_names_widen_no_page(visit: Open, scene: Scene, size: dict[str, int]) -> None:
+    for path in (LIST, page_of(scene.ids["long"]), act("resolve-landed", scene.ids["long"])):
+        page, _ = visit(path, viewport=size)
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], path
+        assert page.evaluate(BESIDE_ITS_BOX) == [], path
+    page, _ = visit(LIST, viewport=WIDE)
+    see(page.locator("#result_list .field-shown_attempts").first).to_be_in_viewport()
+
+
+BESIDE_ITS_BOX = """
+() => [...document.querySelectorAll("#content .module, #content .idem-lead")].filter(
+  box => box.id !== "changelist" && box.scrollWidth > box.clientWidth + 1
+).map(box => box.className)
+"""
+
+
+def test_a_button_is_not_underlined_and_a_form_has_room(visit: Open, scene: Scene) -> None:
+    page, _ = visit(page_of(scene.ids["resolve-landed"]), viewport=WIDE)
+    for button in page.locator(".idem-lead .button").all():
+        assert button.evaluate("element => getComputedStyle(element).textDecorationLine") == "none"
+    page, _ = visit(act("resolve-landed", scene.ids["resolve-landed"]), viewport=WIDE)
+    box = page.locator("[name=body]").bounding_box()
+    assert box["width"] > 600
+    assert box["height"] < 300
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_print_has_what_is_known_in_black_and_nothing_to_press(visit: Open, scene: Scene, theme: str) -> None:
+    pressed = "#header, #nav-sidebar, .breadcrumbs, #changelist-filter, .actions, .button, .idem-copy, .submit-row"
+    for path in (LIST, page_of(scene.ids["try-again"]), act("try-again", scene.ids["try-again"])):
+        page, _ = visit(path, viewport=PAPER)
+        page.evaluate("theme => localStorage.setItem('theme', theme)", theme)
+        page.reload()
+        page.emulate_media(media="print")
+        assert [each for each in page.locator(pressed).all() if each.is_visible()] == []
+        assert page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
+        box = page.locator("#content-main").bounding_box()
+        assert box["width"] > PAPER["width"] * 0.9
+    page, _ = visit(LIST, viewport=PAPER)
+    page.emulate_media(media="print")
+    results = page.locator(".results")
+    assert results.evaluate("element => element.scrollWidth - element.clientWidth") <= 0
+
+
+def test_in_forced_colours_the_story_keeps_its_dots(visit: Open, scene: Scene) -> None:
+    page, _ = visit(page_of(scene.ids["expire-now"]), forced_colors="active")
+    style = "element => getComputedStyle(element, '::before').backgroundColor"
+    dot = page.locator(".idem-timeline li").first.evaluate(style)
+    assert dot != page.evaluate("getComputedStyle(document.body).backgroundColor")

@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.urls import reverse
 from pytest_django.live_server_helper import LiveServer
 
-from django_idempotency.console.dashboard.numbers import clear_cache
+from django_idempotency.console.dashboard.numbers import PERIODS, clear_cache
 from django_idempotency.console.dashboard.sections import OUTCOME_SERIES
 from django_idempotency.console.wording import STATES
 from django_idempotency.store import counts
@@ -48,7 +48,8 @@ def history(address: str) -> None:
     assert fill() > 100
     for outcome in OUTCOME_SERIES:  # every label there is
         counts.accumulate(60, "op", outcome, 1234, "default")
-    completed("shop.checkout.views.PaymentViewSet.create")
+    for name in ("shop.checkout.views.PaymentViewSet.create", "o" * 255):
+        completed(name)
 
 
 @pytest.mark.usefixtures("history")
@@ -118,9 +119,10 @@ tone => {
 @pytest.mark.usefixtures("history")
 @pytest.mark.django_db(transaction=True)
 def test_no_words_of_a_picture_overlap(chromium: Any, cookie: dict[str, str], address: str) -> None:
-    for size in (WIDE, NARROW):
-        page, _ = opened(chromium, cookie, address, viewport=size)
-        assert page.evaluate(OVERLAPPING) == []
+    for period in PERIODS:
+        for size in (WIDE, NARROW):
+            page, _ = opened(chromium, cookie, f"{address}?period={period}", viewport=size)
+            assert page.evaluate(OVERLAPPING) == [], period
 
 
 OVERLAPPING = """
@@ -170,6 +172,15 @@ def test_a_column_tells_its_number_by_touch_and_leads_to_its_records_by_a_second
 def column_number(page: Any) -> str:
     """The number of records that the list says it shows."""
     return str(re.search(r"(\d+) record", page.locator(".idem-pager").inner_text())[1])  # type: ignore[index]
+
+
+@pytest.mark.usefixtures("history")
+@pytest.mark.django_db(transaction=True)
+def test_a_long_name_moves_no_number_out_of_sight(chromium: Any, cookie: dict[str, str], address: str) -> None:
+    page, _ = opened(chromium, cookie, address, viewport=WIDE)
+    table = page.locator("section[aria-labelledby=work] .scroll")
+    assert "o" * 255 in table.inner_text()
+    assert table.evaluate("element => element.scrollWidth - element.clientWidth") <= 0
 
 
 @pytest.mark.usefixtures("history")

@@ -138,7 +138,7 @@ def test_a_panel_of_nothing_is_a_line(values: tuple[float, ...]) -> None:
 def test_the_first_and_the_last_tick_stay_inside() -> None:
     svg = draw_panels("t", [panel(1)], [Tick(0.0, "old"), Tick(0.5, "mid"), Tick(1.0, "new")])
     sides = {each.text: each.get("class") for each in parsed(svg).iter("text")}
-    assert (sides["old"], sides["mid"], sides["new"]) == ("small", "small middle", "small end")
+    assert (sides["old"], sides["mid"], sides["new"]) == ("small", "small middle more", "small end")
 
 
 def test_a_range_lies_on_a_logarithmic_axis() -> None:

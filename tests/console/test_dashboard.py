@@ -418,7 +418,9 @@ def test_the_admins_index_leads_to_it(admin: Client, client: Client) -> None:
     entry = "/admin/django_idempotency/dashboard/"
     assert entry in admin.get("/admin/").content.decode()
     assert admin.get(entry).headers["Location"] == reverse("admin:django_idempotency_dashboard")
-    assert entry in admin.get("/admin/django_idempotency/").content.decode()
+    listed = admin.get("/admin/django_idempotency/").content.decode()
+    assert entry in listed
+    assert "changelink" not in listed, "nothing can be changed there"
     client.force_login(User.objects.create_user("stranger", is_staff=True))
     assert entry not in client.get("/admin/").content.decode()
 

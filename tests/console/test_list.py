@@ -348,11 +348,13 @@ def test_the_page_says_how_much_of_the_list_it_is(viewer: Client) -> None:
         ("q=nothing-here", "Nothing matched “nothing-here”."),
     ],
 )
-def test_an_empty_list_says_what_to_do(viewer: Client, query: str, words: str) -> None:
+def test_an_empty_list_says_what_to_do_and_offers_no_action(operator: Client, query: str, words: str) -> None:
     if query:
         record(Status.COMPLETED)
-    page = viewer.get(f"{LIST}?{query}").content.decode()
+    page = operator.get(f"{LIST}?{query}").content.decode()
     assert words in page
+    assert "0 records" not in page
+    assert 'name="action"' not in page
     assert ("First steps" in page) is (query == "")
 
 

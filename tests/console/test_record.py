@@ -134,6 +134,7 @@ def test_a_thousand_steps_stay_readable(operator: Client) -> None:
     assert len(entries) == 1 + 3 + 1 + 3
     assert (str(entries[4].title), len(entries[4].folded)) == ("994 more steps", 994)
     assert b"Step done: page_500" in page.content
+    assert b"Results of 1000 steps" in page.content
 
 
 def test_an_answer_says_how_long_its_attempt_took(viewer: Client) -> None:
@@ -457,7 +458,7 @@ def test_the_lease_bar_is_in_numbers_that_a_browser_reads(viewer: Client, settin
     found = people.record(
         Status.IN_PROGRESS, lease_seconds=3600, locked_until=timezone.now() + timedelta(seconds=1800.5)
     )
-    bar = re.search(r'max="3600" high="3600" value="([^"]*)"', text(viewer, found))
+    bar = re.search(r'max="3600" low="3599" high="3599" optimum="0" value="([^"]*)"', text(viewer, found))
     assert bar is not None
     assert 1799 <= int(bar[1]) < 1900
 
@@ -469,6 +470,7 @@ def test_the_lease_bar(viewer: Client, seconds: int, over: bool, words: str) -> 
     assert (bar["over"], bar["whole"]) == (over, 300)
     assert words in bar["text"]
     assert 0 <= bar["used"] <= 300
+    assert (bar["used"] > bar["last"]) == over, "beyond `high`, where the browser paints it red"
     assert "<meter" in text(viewer, found)
     assert "style=" not in text(viewer, found)
 

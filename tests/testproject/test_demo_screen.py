@@ -46,6 +46,16 @@ def test_no_line_is_longer_than_the_terminal_and_no_word_is_missing(
     assert "3 of 15" in shown
 
 
+def test_a_header_is_not_torn_from_its_value(screen: Screen, capsys: pytest.CaptureFixture[str]) -> None:
+    screen.request("POST /payments/", {"Authorization": "Token alice-token", "Idempotency-Key": '"order-1"'}, "")
+    assert capsys.readouterr().out.splitlines() == [
+        "    --> POST /payments/  Authorization: Token alice-token",
+        '          Idempotency-Key: "order-1"',
+    ]
+    screen.request("GET /", {"Location": "/" * 70}, "")
+    assert capsys.readouterr().out.splitlines() == ["    --> GET /  Location:", f"          {'/' * 70}"]
+
+
 def test_a_pipe_gets_no_colours_and_one_line_for_each_wait(screen: Screen, capsys: pytest.CaptureFixture[str]) -> None:
     screen.step(3, 15, "title")
     screen.response(answer({}, status=500))

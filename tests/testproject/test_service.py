@@ -43,6 +43,13 @@ def test_seeding_again_changes_nothing(alice: Client) -> None:
     assert all(before)
 
 
+@pytest.mark.django_db
+def test_the_people_alone_have_no_payments_yet() -> None:
+    call_command("seed", "--people", verbosity=0)
+    assert User.objects.filter(username__in=("alice", "bob", "admin")).count() == 3
+    assert not Payment.objects.exists()
+
+
 def test_seeding_puts_a_changed_token_right(alice: Client) -> None:
     Token.objects.filter(user__username="alice").delete()
     Token.objects.create(user=User.objects.get(username="alice"), key="other")

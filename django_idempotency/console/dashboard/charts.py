@@ -87,14 +87,18 @@ def draw_bars(title: str, rows: Sequence[Bar], legend: Sequence[tuple[str, str]]
 
 
 def draw_panels(title: str, series: Sequence[Panel], ticks: Sequence[Tick]) -> str:
-    """Draw columns over time, one row for each series, all above one axis; ticks are between 0 and 1."""
+    """Draw columns over time, one row for each series, all above one axis.
+
+    Ticks are between 0 and 1, and one step apart. A narrow screen names every second one.
+    """
     height = len(series) * PANEL
     svg = _start_svg(title, height + LINE)
     for tick in ticks:
         _draw_upright(svg, tick.at, LINE, height, "grid")
     for number, each in enumerate(series):
         _draw_panel(svg, number * PANEL, each)
-    _draw_axis(svg, height + 12, ticks)
+    _draw_axis(svg, height + 12, ticks[::2])
+    _draw_axis(svg, height + 12, ticks[1::2], " more")
     return _dump(svg)
 
 
@@ -186,9 +190,9 @@ def _draw_heading(svg: Element, top: int, label: str, value: str, more: str = ""
         SubElement(text, "tspan", {"class": "more"}).text = more
 
 
-def _draw_axis(svg: Element, y: int, ticks: Iterable[Tick]) -> None:
+def _draw_axis(svg: Element, y: int, ticks: Iterable[Tick], kind: str = "") -> None:
     for tick in ticks:
-        _draw_text(svg, tick.at, y, tick.label, f"small{_align(tick.at)}")
+        _draw_text(svg, tick.at, y, tick.label, f"small{_align(tick.at)}{kind}")
 
 
 def _align(share: float) -> str:

@@ -46,6 +46,9 @@ class DashboardAdmin(_Admin):
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return bool(request.user.has_perm("django_idempotency.view_idempotencykey"))
 
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
     def _redirect(self, request: HttpRequest) -> HttpResponse:
         address = reverse("admin:django_idempotency_dashboard", current_app=self.admin_site.name)
         return HttpResponseRedirect(address)

@@ -72,7 +72,8 @@ def _format_rate(per_second: float) -> str:
         return _("%s per min") % number_format(per_second * 60, decimal_pos=1)
     if per_second * 3600 >= 1:
         return _("%s per h") % number_format(per_second * 3600, decimal_pos=1)
-    return _("%s per d") % number_format(per_second * 86_400, decimal_pos=1)
+    per_day = per_second * 86_400
+    return _("%s per d") % number_format(per_day, decimal_pos=1 if per_day >= 0.1 else 2)
 
 
 def _link(text: str, count: int, url: str) -> str | Link:

@@ -22,7 +22,11 @@ class Command(BaseCommand):
     help = "Users alice, bob and admin (password = name), the tokens alice-token and bob-token, and some history."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--history", action="store_true", help="also a day of keys, for a look at the admin")
+        extent = parser.add_mutually_exclusive_group()
+        extent.add_argument(
+            "--people", action="store_true", help="only the users and tokens, without payments of theirs"
+        )
+        extent.add_argument("--history", action="store_true", help="also a day of keys, for a look at the admin")
 
     def handle(self, *args: Any, **options: Any) -> None:
         with transaction.atomic():
@@ -30,7 +34,8 @@ class Command(BaseCommand):
             for name in ("alice", "bob"):
                 user = person(name)
                 token(user)
-                history(user)
+                if not options["people"]:
+                    history(user)
         if options["history"]:
             self.stdout.write(f"{fill()} keys of a day that never was, and {tell()} with a past worth reading.")
         self.stdout.write("Ready: tokens alice-token and bob-token, Stripe keys sk_test_alice and sk_test_bob.")
