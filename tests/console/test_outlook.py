@@ -60,13 +60,13 @@ def asked_about(attempt: Attempt) -> Attempt:
 
 def continued() -> Attempt:
     attempt = lost(on_lost_lease="resume")
-    change(attempt, run_name="tests.ride", progress='{"version":1,"steps":[]}')
+    change(attempt, run_name="tests.without_code", progress='{"version":1,"steps":[]}')
     return attempt
 
 
 def unreadable() -> Attempt:
     attempt = lost()
-    change(attempt, run_name="tests.ride", progress="no JSON")
+    change(attempt, run_name="tests.without_code", progress="no JSON")
     return attempt
 
 
