@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -29,6 +30,8 @@ RUNNING, CLICKED = threading.Event(), threading.Event()
 
 
 class OwnGroupAdmin(IdempotentAdminMixin, GroupAdmin):
+    idempotency = {"wait": timedelta(seconds=30)}  # a busy machine may take more than the mixin's five seconds
+
     def save_model(self, request: Any, obj: Any, form: Any, change: bool) -> None:
         if obj.name == "slow":
             obj.name = f"slow {Ran.again()}"  # the form alone would refuse a second of the same name
