@@ -94,7 +94,7 @@ class Outbox:
             try:
                 with self.once(call.name):
                     result = await _send(client, call, options)
-            except Exception as error:  # noqa: BLE001 - as above
+            except Exception as error:  # noqa: BLE001 - as in `resume`: it keeps this one call open
                 result = error
             yield call.name, result
 

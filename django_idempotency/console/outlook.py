@@ -50,7 +50,7 @@ class Outlook:
     warning: str = ""  # why this process cannot tell a retry from another request
 
     def allows(self, action: Action) -> bool:
-        """True unless nobody could be asked, or replays would end of a record that this process cannot compare."""
+        """True unless no reconciler is registered, or this process cannot compare the record and replays would end."""
         return not (action.polls and not self.can_be_asked) and not (action.ends_replays and self.warning)
 
     @property

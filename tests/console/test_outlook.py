@@ -156,7 +156,7 @@ def test_what_can_be_done_by_hand_is_still_offered(operator: Client) -> None:
     attempt = restarted()
     page = operator.get(page_of(id_of(attempt)))
     assert {each.name for each in page.context["actions"]} == {"resolve-landed", "resolve-not-executed"}
-    assert page.context["runbook"] == [], "nobody has to find out anything"
+    assert page.context["runbook"] == [], "there is nothing to find out"
 
 
 def test_progress_that_cannot_be_read_breaks_no_page(operator: Client) -> None:
@@ -165,7 +165,7 @@ def test_progress_that_cannot_be_read_breaks_no_page(operator: Client) -> None:
     assert "resolve-landed" in operator.get(page_of(id_of(attempt))).content.decode()
 
 
-def test_a_lost_response_that_nobody_asks_for_again_reaches_a_person_in_the_end() -> None:
+def test_a_lost_response_without_a_retry_reaches_an_operator_in_the_end() -> None:
     attempt = restarted()
     age(attempt, "last_run_at", "grace_until")
     maintenance.reconcile()

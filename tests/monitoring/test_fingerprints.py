@@ -140,7 +140,7 @@ def test_the_secret_of_an_endpoints_own_rule_counts() -> None:
 
 
 @pytest.mark.parametrize("status", [Status.COMPLETED, Status.EXPIRED])
-def test_after_its_retention_nobody_compares_it(operator: Client, status: Status) -> None:
+def test_after_its_retention_it_is_not_compared(operator: Client, status: Status) -> None:
     found = kept(status)
     change(found, expires_at=F("created_at") - timedelta(hours=1))
     assert "it lacks the secret" not in operator.get(page_of(found)).content.decode()

@@ -96,7 +96,7 @@ def test_the_demo_walks_once_and_every_step_answers_as_it_should(database: list[
     assert "Look at it" not in said, "the service is gone when this is read"
     assert "idempotency_outcome_unknown" in said
     assert "(the worker's log: resume_operations settled 1)" in said
-    assert '{"id": 1, "amount": 1200' in said, "nobody has paid before"
+    assert '{"id": 1, "amount": 1200' in said, "it is the first payment"
     assert re.search(r"All \d+ steps answered as they should\.", said)
     assert said.splitlines()[-1].startswith("Next, ")
 
