@@ -36,6 +36,17 @@ def test_an_expired_key_runs_as_a_new_one(mode: str) -> None:
     assert isinstance(run_call(other, Booking(other)), Replay)
 
 
+def test_an_expired_key_counts_its_attempts_and_its_age_anew() -> None:
+    """Retry-After grows with the number of the attempt, and the trail of events shows it."""
+    call = a_call()
+    fail(claimed(call), NotExecuted())
+    second = claimed(call)
+    finish(second, Booking(call))
+    age(call, "expires_at", "created_at")
+    renewed = claimed(call)
+    assert (second.number, renewed.number, row_of(call).attempts, renewed.age) == (2, 1, 1, 0.0)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_an_endpoint_may_refuse_expired_keys_instead(mode: str) -> None:
     call = a_call(mode=mode, after_expiry="gone", expiry="soft")
