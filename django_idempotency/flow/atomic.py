@@ -63,7 +63,10 @@ def run_atomic(call: Call, work: Callable[[Attempt], tuple[T, Reply]], using: st
             if isinstance(error, Uncertain) and completion.commit_was_sent:
                 outcome = read_back(attempt, error)
                 break
-            raise _name_failure(error, completion) from error
+            failure = _name_failure(error, completion)
+            if failure is error:
+                raise
+            raise failure from error
     else:
         raise StoreUnavailable("The key changes hands faster than it can be claimed; send the same request again.")
     return tell(outcome, call, using) if isinstance(outcome, Answer) else outcome
