@@ -2,7 +2,7 @@
 
 import hmac
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Final
 from uuid import UUID
 
@@ -11,7 +11,14 @@ from django_idempotency.core.decisions import Record
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import LostLease, Status
 
-FORMAT_VERSION: Final = 1  # part of each entry's name, so that entries in another format are never found
+# What an entry holds of a completed record. The call has the rest, and the response is written behind it.
+_STORED: Final = [
+    each.name
+    for each in fields(Record)
+    if each.name not in {"id", "scope", "key", "status", "lease_left", "check_in", "reply"}
+]
+# Part of each entry's name, so that entries in another format are never found.
+_FORMAT: Final = ["2", *_STORED]
 LONGEST_LIFE: Final = 300.0  # seconds that an entry may live, however long its record is kept
 CLOCK_MARGIN: Final = 5.0  # seconds by which the clocks of two processes may differ
 _DIGEST_LENGTH: Final = 32
@@ -52,19 +59,16 @@ def _shift(seconds: float | None, by: float) -> float | None:
 
 def make_name(environment: list[str], record: UUID, secret: bytes) -> str:
     """Return the name of a record's entry. It reveals nothing, and is another one in every environment."""
-    return _digest(json.dumps([FORMAT_VERSION, *environment, str(record)]).encode(), secret).hex()
+    return _digest(json.dumps([_FORMAT, *environment, str(record)]).encode(), secret).hex()
 
 
 def seal_entry(entry: CachedRecord, name: str, secret: bytes) -> bytes:
     """Return an entry as bytes that count under this name only."""
     record, reply = entry.record, entry.record.reply
     assert reply is not None  # noqa: S101 - completed records have one; here for the type checker
-    head = [
-        *(entry.asked, entry.until, record.fingerprint, None if record.token is None else record.token.hex),
-        *(record.attempts, record.tainted, record.deferred, record.namespace, record.on_lost_lease),
-        *(record.grace_left, record.expires_in, record.ran_ago, record.age),
-        *(reply.status, reply.headers, reply.schema_version, reply.omitted),
-    ]
+    stored = {name: getattr(record, name) for name in _STORED}
+    stored["token"] = None if record.token is None else record.token.hex
+    head = [entry.asked, entry.until, stored, [reply.status, reply.headers, reply.schema_version, reply.omitted]]
     content = json.dumps(head).encode() + b"\n" + (reply.body or b"")
     return _digest(content, secret, name) + content
 
@@ -77,26 +81,12 @@ def open_entry(sealed: object, name: str, secret: bytes, call: Call) -> CachedRe
     if not hmac.compare_digest(digest, _digest(content, secret, name)):
         return None
     head, _, body = content.partition(b"\n")
-    asked, until, fingerprint, token, attempts, tainted, deferred, namespace, on_lost_lease, *rest = json.loads(head)
-    grace_left, expires_in, ran_ago, age, status, headers, schema_version, omitted = rest
-    record = Record(
-        id=call.id,
-        scope=call.scope,
-        key=call.key,
-        status=Status.COMPLETED,
-        fingerprint=fingerprint,
-        token=None if token is None else UUID(token),
-        attempts=attempts,
-        tainted=tainted,
-        deferred=deferred,
-        namespace=namespace,
-        on_lost_lease=LostLease(on_lost_lease),
-        grace_left=grace_left,
-        expires_in=expires_in,
-        ran_ago=ran_ago,
-        age=age,
-        reply=Reply(status, tuple((each, value) for each, value in headers), None if omitted else body, schema_version),
-    )
+    asked, until, stored, (status, headers, schema_version, omitted) = json.loads(head)
+    stored["token"] = None if stored["token"] is None else UUID(stored["token"])
+    stored["on_lost_lease"] = LostLease(stored["on_lost_lease"])
+    named = tuple((name, value) for name, value in headers)
+    reply = Reply(status, named, None if omitted else body, schema_version)
+    record = Record(id=call.id, scope=call.scope, key=call.key, status=Status.COMPLETED, reply=reply, **stored)
     return CachedRecord(asked, until, record)
 
 

@@ -45,8 +45,9 @@ class Columns(NamedTuple):
 
 
 # A record has a lease or a time of its next check, never both: the constraints see to it.
+_TIMES: Final = ("grace_until", "expires_at", "last_run_at", "created_at")
 _RENDERED: Final = {"key": "{key}", "due_at": "{left COALESCE(locked_until,reconcile_after)}"} | {
-    name: f"{{left {name}}}" for name in ("grace_until", "expires_at", "last_run_at", "created_at")
+    name: f"{{left {name}}}" for name in _TIMES
 }
 COLUMNS: Final = ", ".join(_RENDERED.get(name, name) for name in Columns._fields)
 
@@ -98,23 +99,9 @@ def make_record(columns: Columns) -> Record:
 
 def as_read(row: IdempotencyKey) -> Record:
     """Return what requests decide by, from a whole record. Policies get a record in this form."""
-    return Record(
-        id=row.id,
-        scope=row.scope,
-        key=row.key,
-        status=Status(row.status),
-        fingerprint=row.fingerprint,
-        token=row.attempt_token,
-        attempts=row.attempts,
-        tainted=row.tainted,
-        deferred=row.deferred,
-        on_lost_lease=LostLease(row.on_lost_lease),
-        lease_left=None if row.locked_until is None else (row.locked_until - row.read_at).total_seconds(),
-        check_in=None if row.reconcile_after is None else (row.reconcile_after - row.read_at).total_seconds(),
-        grace_left=row.grace_left,
-        expires_in=None if row.expires_at is None else (row.expires_at - row.read_at).total_seconds(),
-        reply=reply_of(row),
-    )
+    times = {name: getattr(row, name) for name in _TIMES} | {"due_at": row.locked_until or row.reconcile_after}
+    left = {name: None if at is None else (at - row.read_at).total_seconds() for name, at in times.items()}
+    return make_record(Columns._make(left[name] if name in left else getattr(row, name) for name in Columns._fields))
 
 
 def _uuid(value: UUID | str) -> UUID:

@@ -1,6 +1,6 @@
 """What the store reads, and what it makes of what it finds."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from django_idempotency import Reply, Status
 from django_idempotency.core.audit import Kind
+from django_idempotency.core.decisions import Record
 from django_idempotency.core.refs import Ref, derive_key
 from django_idempotency.core.states import LostLease
 from django_idempotency.exceptions import StoreUnavailable
@@ -211,3 +212,20 @@ def test_the_clock_is_in_utc_whatever_the_session_says() -> None:
                 cursor.execute("SET time_zone = DEFAULT")
     assert found is not None
     assert found.lease_left == pytest.approx(-60, abs=30)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("status", Status)
+def test_a_record_is_the_same_whichever_way_it_is_read(status: Status) -> None:
+    """A policy's `authorize` gets it from a statement on a replay, and from the model at an address."""
+    now = timezone.now()
+    record = put(status, grace_until=now + FUTURE, last_run_at=now - FUTURE, attempts=3, tainted=True)
+    IdempotencyKey.objects.filter(id=record).update(on_lost_lease="resume", namespace="9f86d081884c")
+    found, row = records.find(Ref(SCOPE, record, ON)), records.load(record, ON)
+    assert found is not None
+    assert row is not None
+    there = records.as_read(row)
+    for each in fields(Record):
+        value = getattr(found, each.name)
+        expected = pytest.approx(value, abs=30) if isinstance(value, float) else value
+        assert getattr(there, each.name) == expected, each.name
