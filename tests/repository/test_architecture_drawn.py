@@ -13,9 +13,9 @@ def drawn() -> dict[str, str]:
     return pictures()
 
 
-@pytest.mark.parametrize("name", TITLES)
-def test_a_picture_says_what_the_code_does(name: str, drawn: dict[str, str]) -> None:
-    assert words(stored(name).read_text(encoding="utf-8")) == words(drawn[name]), "run: python -m docs.pictures"
+def test_the_pictures_say_what_the_code_does(drawn: dict[str, str]) -> None:
+    old = [name for name in TITLES if words(stored(name).read_text(encoding="utf-8")) != words(drawn[name])]
+    assert old == [], "run: python -m docs.pictures"
 
 
 def test_every_picture_is_on_the_page(drawn: dict[str, str]) -> None:

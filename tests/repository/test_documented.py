@@ -86,9 +86,14 @@ def test_the_public_api_is_what_the_page_lists() -> None:
     assert documented() == offered()
 
 
-@pytest.mark.parametrize("module", sorted(offered()))
-def test_a_public_name_exists(module: str) -> None:
-    assert [name for name in offered()[module] if not hasattr(import_module(module), name)] == []
+def test_a_public_name_exists() -> None:
+    missing = [
+        f"{module}.{name}"
+        for module, names in offered().items()
+        for name in names
+        if not hasattr(import_module(module), name)
+    ]
+    assert missing == []
 
 
 def imports_of(source: str) -> Iterator[tuple[str, str]]:
@@ -103,13 +108,15 @@ def imports_of(source: str) -> Iterator[tuple[str, str]]:
 USERS = [*PAGES, *sorted((ROOT / "testproject").rglob("*.py"))]
 
 
-@pytest.mark.parametrize("path", USERS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_pages_and_the_demo_import_public_names_only(path: Path) -> None:
+def test_pages_and_the_demo_import_public_names_only() -> None:
     public = offered()
-    private = {
-        f"{module}.{name}" for module, name in imports_of(path.read_text()) if name not in public.get(module, ())
-    }
-    assert private == set()
+    private = [
+        f"{path.relative_to(ROOT)}: {module}.{name}"
+        for path in USERS
+        for module, name in imports_of(path.read_text())
+        if name not in public.get(module, ())
+    ]
+    assert not private, "\n".join(private)
 
 
 def written(owner: object, name: str) -> str:
@@ -169,13 +176,15 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
-    for target in links(page):
-        path, _, anchor = target.partition("#")
-        there = (page.parent / path).resolve() if path else page
-        assert there.exists(), f"{target}: there is no {there}"
-        assert not anchor or anchor in anchors(there), f"{target}: no such heading"
+def test_links_lead_somewhere() -> None:
+    dead = [f"{page.relative_to(ROOT)}: {link}" for page in PAGES for link in links(page) if is_dead(page, link)]
+    assert not dead, "\n".join(dead)
+
+
+def is_dead(page: Path, link: str) -> bool:
+    path, _, anchor = link.partition("#")
+    there = (page.parent / path).resolve() if path else page
+    return not there.exists() or bool(anchor and anchor not in anchors(there))
 
 
 def test_the_page_for_agents_lists_every_page() -> None:

@@ -59,7 +59,7 @@ def test_every_extra_is_tried() -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_an_extra_works_in_an_empty_environment(extra: str, wheel: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "own", with_pip=False)

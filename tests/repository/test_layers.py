@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -47,8 +48,13 @@ def module_name(path: Path) -> str:
 MODULES = {module_name(path): ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
 
 
-def imported(tree: ast.Module) -> Iterator[str]:
+@cache
+def imported(tree: ast.Module) -> list[str]:
     """Every module that a file imports, wherever in the file it does."""
+    return list(find_imported(tree))
+
+
+def find_imported(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -63,25 +69,39 @@ def own(tree: ast.Module) -> list[str]:
     return [name for name in imported(tree) if name == PACKAGE or name.startswith(f"{PACKAGE}.")]
 
 
+def top(name: str) -> str:
+    return name.split(".")[0]
+
+
 def rank(module: str) -> int:
     if module == PACKAGE:
         return 0
-    top = module.split(".")[1]
-    found = [number for number, names in enumerate(RANKS) if top in names]
-    assert len(found) == 1, f"{module} has no rank; name {top!r} in RANKS"
+    room = module.split(".")[1]
+    found = [number for number, names in enumerate(RANKS) if room in names]
+    assert len(found) == 1, f"{module} has no rank; name {room!r} in RANKS"
     return found[0]
 
 
 def importers(dependency: str) -> list[str]:
-    return [
-        module for module, tree in MODULES.items() if any(name.split(".")[0] == dependency for name in imported(tree))
-    ]
+    return [module for module, tree in MODULES.items() if any(top(name) == dependency for name in imported(tree))]
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_imports_point_down(module: str) -> None:
-    above = [name for name in own(MODULES[module]) if rank(name) > rank(module)]
-    assert not above, f"{module} imports from above: {above}"
+def forbid_others(
+    imports: Callable[[ast.Module], Iterable[str]], may: Callable[[str, str], bool], within: str = ""
+) -> None:
+    """Name each import that a module of `within` has and may not have."""
+    found = {
+        f"{module} imports {name}"
+        for module, tree in MODULES.items()
+        if module.startswith(f"{PACKAGE}{within}")
+        for name in imports(tree)
+        if not may(module, name)
+    }
+    assert not found, "\n".join(sorted(found))
+
+
+def test_imports_point_down() -> None:
+    forbid_others(own, lambda module, name: rank(name) <= rank(module))
 
 
 def test_there_is_no_cycle() -> None:
@@ -92,46 +112,42 @@ def test_there_is_no_cycle() -> None:
         pytest.fail(" -> ".join(error.args[1]))
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if name.startswith(f"{PACKAGE}.core")])
-def test_core_is_pure(module: str) -> None:
+def test_core_is_pure() -> None:
     allowed = (set(sys.stdlib_module_names) | PARSERS) - IMPURE
-    for name in imported(MODULES[module]):
-        inside = name.startswith(f"{PACKAGE}.core") or name == f"{PACKAGE}.exceptions"
-        assert inside or name.split(".")[0] in allowed, f"{module} imports {name}"
+    inside = (f"{PACKAGE}.core", f"{PACKAGE}.exceptions")
+    forbid_others(imported, lambda _, name: name.startswith(inside) or top(name) in allowed, ".core")
 
 
-@pytest.mark.parametrize("dependency", OPTIONAL)
-def test_an_optional_dependency_is_imported_by_one_file(dependency: str) -> None:
-    for_tests = [module for module in importers(dependency) if module.startswith(f"{TESTING}.")]
-    assert len(for_tests) <= 1
-    assert len(importers(dependency)) - len(for_tests) <= 1
+def test_an_optional_dependency_is_imported_by_one_file() -> None:
+    for dependency in OPTIONAL:
+        modules = importers(dependency)
+        for_tests = [module for module in modules if module.startswith(f"{TESTING}.")]
+        assert len(for_tests) <= 1, (dependency, for_tests)
+        assert len(modules) - len(for_tests) <= 1, (dependency, modules)
 
 
 def test_only_tests_import_the_testing_kit() -> None:
-    for module, tree in MODULES.items():
-        kit = [name for name in own(tree) if name.startswith(TESTING)]
-        assert not kit or module.startswith(TESTING), f"{module} imports {kit}"
+    forbid_others(own, lambda module, name: module.startswith(TESTING) or not name.startswith(TESTING))
 
 
-@pytest.mark.parametrize("parser", sorted(PARSERS))
-def test_a_parser_is_imported_by_core_alone(parser: str) -> None:
-    (module,) = importers(parser)
-    assert module.startswith(f"{PACKAGE}.core.")
+def test_a_parser_is_imported_by_core_alone() -> None:
+    for parser in sorted(PARSERS):
+        (module,) = importers(parser)
+        assert module.startswith(f"{PACKAGE}.core."), parser
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_no_driver_is_imported(driver: str) -> None:
+def test_no_driver_is_imported() -> None:
     """But for the file in which a client keeps its calls, which is no database of the project."""
-    outbox = [f"{PACKAGE}.client.outbox"] if driver == "sqlite3" else []
-    assert importers(driver) == outbox
+    assert {driver: importers(driver) for driver in DRIVERS if importers(driver)} == {
+        "sqlite3": [f"{PACKAGE}.client.outbox"]
+    }
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if name.startswith(f"{PACKAGE}.client")])
-def test_the_client_imports_nothing_of_the_server(module: str) -> None:
+def test_the_client_imports_nothing_of_the_server() -> None:
     """Nor Django: services that are no Django projects use it."""
     allowed = {*sys.stdlib_module_names, "httpx", "anyio", "requests", "urllib3"}
-    for name in imported(MODULES[module]):
-        assert name.startswith(f"{PACKAGE}.client") or name.split(".")[0] in allowed, f"{module} imports {name}"
+    inside = f"{PACKAGE}.client"
+    forbid_others(imported, lambda _, name: name.startswith(inside) or top(name) in allowed, ".client")
 
 
 def test_conf_alone_reads_the_settings() -> None:
@@ -151,12 +167,15 @@ def test_the_store_alone_speaks_sql() -> None:
     assert {name for name in speakers if ".migrations." not in name and ".store." not in name} == set()
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if (ROOT.parent / name.replace(".", "/")).is_dir()])
-def test_a_package_imports_nothing_of_its_own(module: str) -> None:
+def test_a_package_imports_nothing_of_its_own() -> None:
     """Importing one module must not need the app registry for another's sake. The root and the client are pure."""
     pure = {PACKAGE: f"{PACKAGE}.core.", f"{PACKAGE}.client": f"{PACKAGE}.client."}
-    inside, found = pure.get(module), own(without_annotations(MODULES[module]))
-    assert [name for name in found if inside is None or not name.startswith(inside)] == []
+    packages = {module for module in MODULES if (ROOT.parent / module.replace(".", "/")).is_dir()}
+
+    def may(module: str, name: str) -> bool:
+        return module not in packages or (module in pure and name.startswith(pure[module]))
+
+    forbid_others(lambda tree: own(without_annotations(tree)), may)
 
 
 def without_annotations(tree: ast.Module) -> ast.Module:

@@ -7,7 +7,6 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -38,16 +37,14 @@ def test_the_lock_names_no_address_and_is_exact() -> None:
     assert [str(pin) for pin in PINS if not re.fullmatch(r"==(\d+!)?[\w.]+", str(pin.specifier)) or pin.extras] == []
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-def test_every_requirement_has_one_pin_that_satisfies_it(python: str) -> None:
-    pins = {}
-    for pin in PINS:
-        if applies(pin, python):
-            assert pin.name not in pins
-            pins[pin.name] = str(pin.specifier).removeprefix("==")
-    for requirement in declared():
-        if applies(requirement, python):
-            assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)]), requirement
+def test_every_requirement_has_one_pin_that_satisfies_it() -> None:
+    for python in PYTHONS:
+        found = [pin for pin in PINS if applies(pin, python)]
+        pins = {pin.name: str(pin.specifier).removeprefix("==") for pin in found}
+        assert len(pins) == len(found), python
+        needed = [requirement for requirement in declared() if applies(requirement, python)]
+        unmet = [each for each in needed if not each.specifier.contains(pins[canonicalize_name(each.name)])]
+        assert unmet == [], python
 
 
 def test_every_extra_is_pinned_on_some_python() -> None:

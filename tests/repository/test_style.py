@@ -1,15 +1,10 @@
-"""The prose of the documentation: one word for each concept, no banned phrase, one sentence per line, short pages.
-
-To see what is wrong with one page: pytest tests/repository/test_style.py -k monitor
-"""
+"""The prose of the documentation: one word for each concept, no banned phrase, one sentence per line, short pages."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -58,33 +53,40 @@ def prose(page: Path) -> Iterator[tuple[int, str]]:
         yield number, TARGET.sub("]", CODE.sub("x", line)).rstrip()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=by_path)
-def test_no_banned_phrase(page: Path) -> None:
+def test_no_banned_phrase() -> None:
     found = [
         f"{by_path(page)}:{number}: {match[0]!r}: {instead}"
+        for page in PAGES
         for number, line in prose(page)
         for pattern, instead in BANNED.items()
         for match in re.finditer(pattern, line, re.IGNORECASE)
     ]
-    assert found == []
+    assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=by_path)
-def test_one_sentence_a_line(page: Path) -> None:
+def test_one_sentence_a_line() -> None:
     """A diff of such a page shows the sentence that changed. Tables and headings are exempt."""
-    found = []
-    for number, line in prose(page):
-        text = LEAD.sub("", line)
-        if not text or (text.startswith(("|", "#", "!", "[", "<", "{", "---", "**")) and not text.endswith(".")):
-            continue
-        if TWO_SENTENCES.search(text):
-            found.append(f"{by_path(page)}:{number}: two sentences")
-        elif not ENDS.search(text) and not LEAD.match(line)[0].strip():  # type: ignore[index] # it always matches
-            found.append(f"{by_path(page)}:{number}: a sentence that continues on the next line")
-    assert found == []
+    found = [
+        f"{by_path(page)}:{number}: {wrong}"
+        for page in PAGES
+        for number, line in prose(page)
+        if (wrong := more_or_less_than_one_sentence(line))
+    ]
+    assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=by_path)
-def test_a_page_to_read_is_short(page: Path) -> None:
-    lines = page.read_text(encoding="utf-8").count("\n")
-    assert lines <= MOST_LINES or page.parent.name in LONG or page.name == "CHANGELOG.md", f"{lines} lines"
+def more_or_less_than_one_sentence(line: str) -> str:
+    text = LEAD.sub("", line)
+    if not text or (text.startswith(("|", "#", "!", "[", "<", "{", "---", "**")) and not text.endswith(".")):
+        return ""
+    if TWO_SENTENCES.search(text):
+        return "two sentences"
+    continues = not ENDS.search(text) and not LEAD.match(line)[0].strip()  # type: ignore[index] # it always matches
+    return "a sentence that continues on the next line" if continues else ""
+
+
+def test_a_page_to_read_is_short() -> None:
+    to_read = [page for page in PAGES if page.parent.name not in LONG and page.name != "CHANGELOG.md"]
+    lengths = {by_path(page): page.read_text(encoding="utf-8").count("\n") for page in to_read}
+    long = [f"{page}: {length} lines" for page, length in lengths.items() if length > MOST_LINES]
+    assert not long, "\n".join(long)

@@ -102,25 +102,22 @@ def test_words_that_django_translates_are_translated_as_there(path: Path) -> Non
             assert len(texts) == 2 or told in (texts[0], message.target[0]), (app, texts)
 
 
-@pytest.mark.parametrize("path", find_templates(), ids=lambda path: path.name)
-def test_templates_have_no_unmarked_text(path: Path) -> None:
-    assert list(find_unmarked(path.read_text())) == []
+def test_templates_have_no_unmarked_text() -> None:
+    found = [f"{path.name}: {text}" for path in find_templates() for text in find_unmarked(path.read_text())]
+    assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize(
-    ("template", "found"),
-    [
-        ("<p>Not yet.</p>", ["Not yet."]),
-        ('<p title="Copy it">{{ text }}</p>', ["Copy it"]),
-        ('<p title="{% translate "Copy" %} it">1</p>', ["it"]),
-        ("{% if x %}at {{ time }}{% endif %}", ["at"]),
-        ('<input type="submit" value="Go on">', ["Go on"]),
-        ("{% translate 'Now' %}: {{ x }} · <code>once()</code>", []),
-        ("{% blocktranslate %}by {{ who }}{% endblocktranslate %}<input value='on' type='hidden'>", []),
-    ],
-)
-def test_an_unmarked_text_is_found(template: str, found: list[str]) -> None:
-    assert list(find_unmarked(template)) == found
+def test_an_unmarked_text_is_found() -> None:
+    texts: dict[str, list[str]] = {
+        "<p>Not yet.</p>": ["Not yet."],
+        '<p title="Copy it">{{ text }}</p>': ["Copy it"],
+        '<p title="{% translate "Copy" %} it">1</p>': ["it"],
+        "{% if x %}at {{ time }}{% endif %}": ["at"],
+        '<input type="submit" value="Go on">': ["Go on"],
+        "{% translate 'Now' %}: {{ x }} · <code>once()</code>": [],
+        "{% blocktranslate %}by {{ who }}{% endblocktranslate %}<input value='on' type='hidden'>": [],
+    }
+    assert {template: list(find_unmarked(template)) for template in texts} == texts
 
 
 class _Texts(HTMLParser):
@@ -163,25 +160,22 @@ def find_unmarked(template: str) -> Iterator[str]:
     yield from (text.strip() for text in parser.found if WORD.search(text))
 
 
-@pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.name)
-def test_pages_have_no_unmarked_sentence(path: Path) -> None:
-    assert list(find_sentences(path.read_text())) == []
+def test_pages_have_no_unmarked_sentence() -> None:
+    found = [f"{path.name}: {text}" for path in SHOWN for text in find_sentences(path.read_text())]
+    assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize(
-    ("source", "found"),
-    [
-        ("x = 'Nothing was changed.'", ["Nothing was changed."]),
-        ("x = f'{count} keys are open'", [" keys are open"]),
-        ("messages.error(request, 'It is gone, and stays so.')", ["It is gone, and stays so."]),
-        ("x = _('Nothing was changed.')", []),
-        ("x = _(f'{count} keys are open')", [" keys are open"]),
-        ("def f():\n    'Return a text.'\n    return 'idem-late idem-calm', '%s ago', 'Y-m-d H:i:s'", []),
-        ("raise AssertionError('This is no user.')", []),
-    ],
-)
-def test_an_unmarked_sentence_is_found(source: str, found: list[str]) -> None:
-    assert list(find_sentences(source)) == found
+def test_an_unmarked_sentence_is_found() -> None:
+    sentences: dict[str, list[str]] = {
+        "x = 'Nothing was changed.'": ["Nothing was changed."],
+        "x = f'{count} keys are open'": [" keys are open"],
+        "messages.error(request, 'It is gone, and stays so.')": ["It is gone, and stays so."],
+        "x = _('Nothing was changed.')": [],
+        "x = _(f'{count} keys are open')": [" keys are open"],
+        "def f():\n    'Return a text.'\n    return 'idem-late idem-calm', '%s ago', 'Y-m-d H:i:s'": [],
+        "raise AssertionError('This is no user.')": [],
+    }
+    assert {source: list(find_sentences(source)) for source in sentences} == sentences
 
 
 def find_sentences(source: str) -> Iterator[str]:
