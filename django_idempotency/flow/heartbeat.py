@@ -3,15 +3,16 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from time import monotonic
 
-from django.db import Error, connections
+from django.db import Error
 
 from django_idempotency import signals
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.flow.attempt import Attempt, Lease
 from django_idempotency.signals import announce, logger
-from django_idempotency.store import limits
+from django_idempotency.store import limits, threads
 
 BEATS_PER_LEASE = 3
 
@@ -28,9 +29,7 @@ def beating(attempt: Attempt) -> Iterator[None]:
         return
     stop = threading.Event()
     deadline = monotonic() + lease.heartbeat.total_seconds()
-    arguments = (attempt, lease, stop, deadline)
-    thread = threading.Thread(target=_beat, args=arguments, daemon=True, name="idempotency-heartbeat")
-    thread.start()
+    thread = threads.start("heartbeat", partial(_beat, attempt, lease, stop, deadline))
     try:
         yield
     finally:
@@ -39,15 +38,12 @@ def beating(attempt: Attempt) -> Iterator[None]:
 
 
 def _beat(attempt: Attempt, lease: Lease, stop: threading.Event, deadline: float) -> None:
-    try:
-        while not stop.wait(lease.seconds / BEATS_PER_LEASE):
-            if monotonic() > deadline:
-                logger.error("Record %s has run for longer than its heartbeat; its lease expires.", attempt.call.id)
-                return
-            if not _extend(attempt, lease):
-                return
-    finally:
-        connections.close_all()
+    while not stop.wait(lease.seconds / BEATS_PER_LEASE):
+        if monotonic() > deadline:
+            logger.error("Record %s has run for longer than its heartbeat; its lease expires.", attempt.call.id)
+            return
+        if not _extend(attempt, lease):
+            return
 
 
 def _extend(attempt: Attempt, lease: Lease) -> bool:

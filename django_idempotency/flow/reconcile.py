@@ -1,14 +1,11 @@
 """Asking a reconciler about one record, and carrying its verdict out."""
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Final
 from uuid import UUID
-
-from django.db import connections
 
 from django_idempotency import signals
 from django_idempotency.conf import conf
@@ -35,7 +32,7 @@ from django_idempotency.flow.settle import (
 from django_idempotency.flow.unattended import postpone_unattended
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.signals import announce, logger
-from django_idempotency.store import events, limits, operations, records, verdicts
+from django_idempotency.store import events, limits, operations, records, threads, verdicts
 from django_idempotency.store.operations import Continuation
 
 NO_RECONCILER_SECONDS: Final = 300.0
@@ -117,10 +114,7 @@ def _poll(ask: Reconciler, row: IdempotencyKey) -> Verdict:
     if _is_test_case(row.ref.using):
         poll()  # another thread would not see the test's rows
     else:
-        limit = conf.RECONCILE_LIMIT.total_seconds()
-        thread = threading.Thread(target=_close_connections_after, args=(poll,), daemon=True, name="idempotency-poll")
-        thread.start()
-        thread.join(limit)
+        threads.start("poll", poll).join(conf.RECONCILE_LIMIT.total_seconds())
     return verdicts[0] if verdicts else Inconclusive(reason="timed out")
 
 
@@ -129,13 +123,6 @@ def _is_test_case(using: str) -> bool:
         return limits.inside_test_case(using)
     except InsideTransaction:
         return True
-
-
-def _close_connections_after(poll: Callable[[], None]) -> None:
-    try:
-        poll()
-    finally:
-        connections.close_all()
 
 
 def _land(doubt: Doubt, verdict: Landed) -> Outcome:

@@ -10,15 +10,16 @@ from collections import Counter
 from collections.abc import Mapping
 from threading import Lock, Timer
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from django.core.signals import setting_changed
 from django.db import connections
 
 from django_idempotency.conf import conf
+from django_idempotency.flow.schemas import current_schema, enter_schema, has_schemas
 from django_idempotency.monitoring.metrics import PREFIX, subscribe, unsubscribe
 from django_idempotency.signals import logger
-from django_idempotency.store import counts
+from django_idempotency.store import counts, threads
 from django_idempotency.store.limits import limited
 from django_idempotency.store.records import alias
 
@@ -28,7 +29,22 @@ WRITE_SECONDS: Final = 5.0
 MOST_BUCKETS: Final = 10_000  # while the database is away, memory stays bounded and the newest minutes are lost
 COMPLETED: Final = "completed"
 
-Bucket = tuple[int, str, str]  # minute of this process's own clock, operation, outcome
+
+class Bucket(NamedTuple):
+    """What is counted together, and the table that the count belongs to."""
+
+    using: str
+    schema: str  # where each tenant has tables of its own
+    minute: int  # of this process's own clock
+    operation: str
+    outcome: str
+
+    @classmethod
+    def of(cls, operation: str, outcome: str) -> "Bucket":
+        """Name the bucket of an outcome that occurs now, here."""
+        using = alias()
+        schema = current_schema(using) if has_schemas() else ""
+        return cls(using, schema, int(monotonic() // 60), operation[:255], outcome)
 
 
 class Counters:
@@ -45,18 +61,17 @@ class Counters:
 
     def add(self, metric: str, operation: str, amount: int) -> None:
         with self._lock:
-            self._put({(_get_minute(), operation[:255], metric.removeprefix(PREFIX)): amount})
+            self._put({Bucket.of(operation, metric.removeprefix(PREFIX)): amount})
             self._schedule()
 
     def flush(self) -> None:
         """Write all counts; those that cannot be written now are kept for the next time."""
         with self._lock:
             taken, self._counted = self._counted, Counter()
-        using = alias()
         try:
             for bucket in sorted(taken):
-                with limited(using, WRITE_SECONDS):
-                    _write(bucket, taken[bucket], using)
+                with enter_schema(bucket.schema), limited(bucket.using, WRITE_SECONDS):
+                    _write(bucket, taken[bucket])
                 del taken[bucket]
         except Exception:  # noqa: BLE001 - no error here may reach a request
             logger.warning("Counts of outcomes could not be written; the next flush tries again.", exc_info=True)
@@ -70,9 +85,7 @@ class Counters:
 
     def _schedule(self) -> None:
         if self._timer is None:
-            self._timer = Timer(FLUSH_SECONDS, self._flush_apart)
-            self._timer.daemon = True
-            self._timer.start()
+            self._timer = threads.start_for_process("counts", self._flush_apart, FLUSH_SECONDS)
 
     def _flush_apart(self) -> None:
         self.flush()
@@ -83,14 +96,9 @@ class Counters:
                 self._schedule()
 
 
-def _get_minute() -> int:
-    return int(monotonic() // 60)
-
-
-def _write(bucket: Bucket, amount: int, using: str) -> None:
-    minute, operation, outcome = bucket
-    ago = max(monotonic() - (minute + 0.5) * 60, 0.0)  # the database decides which of its own minutes that was
-    counts.accumulate(ago, operation, outcome, amount, using)
+def _write(bucket: Bucket, amount: int) -> None:
+    ago = max(monotonic() - (bucket.minute + 0.5) * 60, 0.0)  # the database decides which of its own minutes that was
+    counts.accumulate(ago, bucket.operation, bucket.outcome, amount, bucket.using)
 
 
 COUNTERS: Final = Counters()

@@ -1,7 +1,6 @@
 """Connections of their own, to one host or to several: what a proof is tried over."""
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from threading import Barrier
@@ -17,7 +16,7 @@ from django_idempotency.core.calls import Call
 from django_idempotency.core.decisions import Record
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.flow.schemas import copy_connection
-from django_idempotency.store import claims, limits, records
+from django_idempotency.store import claims, limits, records, threads
 from django_idempotency.store.dialects import dialect_of
 from django_idempotency.store.limits import name_error
 
@@ -146,5 +145,4 @@ def race(places: Sequence[Place], calls: Sequence[Call]) -> list[list[Told]]:
         with place.connected():
             return [claim(place, call) for call in calls]
 
-    with ThreadPoolExecutor(len(places)) as pool:
-        return [list(outcomes) for outcomes in zip(*pool.map(run, places), strict=True)]
+    return [list(outcomes) for outcomes in zip(*threads.run_each(run, places), strict=True)]

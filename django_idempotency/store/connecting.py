@@ -5,7 +5,6 @@ from concurrent.futures import Future, TimeoutError
 from contextlib import ExitStack, suppress
 from functools import partial
 from math import ceil
-from threading import Thread
 from time import monotonic
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from django.db import Error, OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_idempotency.store.dialects import DIALECTS
+from django_idempotency.store.threads import start
 from django_idempotency.store.watchdog import WATCHDOG
 
 _TOO_LATE: Final = "The database did not answer within the limit."
@@ -92,7 +92,7 @@ class _HurriedPool:
 def _wait(give: Callable[[], Any], seconds: float) -> Any:
     """Return what `give` returns if it does so in time; otherwise the wait ends without it."""
     future: Future[Any] = Future()
-    Thread(target=_deliver, args=(give, future), name="idempotency-connect", daemon=True).start()
+    start("connect", partial(_deliver, give, future))
     try:
         return future.result(max(seconds, 0.01))
     except TimeoutError:

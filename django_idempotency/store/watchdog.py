@@ -11,6 +11,8 @@ from contextlib import suppress
 from time import monotonic
 from typing import Final
 
+from django_idempotency.store.threads import start_for_process
+
 
 class Watchdog:
     """The sockets under a deadline, and the thread that cuts those that passed it."""
@@ -37,8 +39,7 @@ class Watchdog:
         with self._lock:
             self._guarded[ticket] = (deadline, descriptor)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._watch, name="idempotency-watchdog", daemon=True)
-                self._thread.start()
+                self._thread = start_for_process("watchdog", self._watch)
             elif deadline < self._wakes_at:
                 self._changed.notify()
 

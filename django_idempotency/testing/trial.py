@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from django.apps import apps
 from django.db import connections
 from django.test import AsyncClient
 
+from django_idempotency.store import threads
 from django_idempotency.store.limits import in_transaction
 from django_idempotency.store.records import alias
 from django_idempotency.testing.clients import KeyedRequests, Sent
@@ -96,14 +96,7 @@ def allows_threads() -> bool:
 
 
 def run_in_threads(count: int, work: Callable[[], Any]) -> list[Any]:
-    def run() -> Any:
-        try:
-            return work()
-        finally:
-            connections.close_all()
-
-    with ThreadPoolExecutor(count) as pool:
-        return [each.result(120) for each in [pool.submit(run) for _ in range(count)]]
+    return threads.run_each(lambda number: work(), range(count), 120)
 
 
 def copy_client(client: Any) -> Any:

@@ -167,6 +167,18 @@ def test_the_store_alone_speaks_sql() -> None:
     assert {name for name in speakers if ".migrations." not in name and ".store." not in name} == set()
 
 
+def test_one_module_starts_threads() -> None:
+    """So that none forgets the context variables and the tenant of the code that starts it."""
+    names = {"Thread", "Timer", "ThreadPoolExecutor", "to_thread", "run_in_executor"}
+    starters = {
+        module
+        for module, tree in MODULES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and {getattr(node.func, "id", ""), getattr(node.func, "attr", "")} & names
+    }
+    assert starters == {f"{PACKAGE}.store.threads"}
+
+
 def test_a_package_imports_nothing_of_its_own() -> None:
     """Importing one module must not need the app registry for another's sake. The root and the client are pure."""
     pure = {PACKAGE: f"{PACKAGE}.core.", f"{PACKAGE}.client": f"{PACKAGE}.client."}

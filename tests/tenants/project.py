@@ -134,6 +134,8 @@ def main() -> dict[str, Any]:
         found[name] = [sweep(), in_schemas(views.count_unknown)]
     for job in ("reconcile", "resume", "reap"):
         found[job] = dict(getattr(maintenance, job)())
+    found["asked"] = sorted(views.ASKED)
+    found["held"] = in_schemas(views.outlive_lease)
     found["proved"] = in_schemas(prove)
     return found
 

@@ -72,6 +72,9 @@ def test_tenants_share_nothing_and_the_jobs_reach_each_of_them(layout: str, data
     assert (
         found["reconcile"].get("failed", 0) == found["resume"].get("failed", 0) == found["reap"].get("failed", 0) == 0
     )
+    in_turn = ["public"] * 6 if shared else [*["acme"] * 3, *["beta"] * 3]
+    assert found["asked"] == in_turn, "where the reconcilers ran"
+    assert found["held"] == {"acme": True, "beta": True}, "by the heartbeat"
     assert found["proved"] == {"acme": [], "beta": []}
 
 

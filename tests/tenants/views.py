@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from itertools import count
+from time import sleep
 from typing import Any
 from uuid import uuid4
 
@@ -15,9 +16,11 @@ from django_idempotency.fields import StatementNow
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.once import once
 from django_idempotency.operations import enqueue, operation
+from django_idempotency.reconciliation import Inconclusive, reconciler
 
 RUNS = count(1)
 PERFORMED: list[str] = []
+ASKED: list[str] = []
 
 
 def schema() -> str:
@@ -61,6 +64,23 @@ def lose_lease() -> None:
         attempt_token=uuid4(),
         locked_until=StatementNow() - timedelta(seconds=5),
     )
+
+
+@reconciler("lost")
+def find_out(record: IdempotencyKey) -> Inconclusive:
+    ASKED.append(schema())
+    return Inconclusive()
+
+
+def outlive_lease() -> bool:
+    """Work for longer than a lease that a heartbeat renews. True if it is still held."""
+
+    def work(claim: Any) -> bool:
+        sleep(2.5)
+        return IdempotencyKey.objects.filter(id=claim.reference, locked_until__gt=StatementNow()).exists()
+
+    times = {"lease": timedelta(seconds=2), "heartbeat": timedelta(minutes=1)}
+    return bool(once(scope="long", key="2026-11", run=work, **times))
 
 
 def count_unknown() -> int:
