@@ -102,7 +102,11 @@ def service(host: str, wanted_port: int | None, *, postgres: bool) -> Iterator[W
         print(f"Starting the payments service on {'PostgreSQL' if postgres else 'SQLite'} …", flush=True)
         screen.place = "before the first step"
         with screen.waiting("the database and its tables"):
-            database = stack.enter_context(postgresql()) if postgres else f"sqlite:///{folder}/db.sqlite3"
+            database = f"sqlite:///{folder}/db.sqlite3"
+            if postgres:
+                from testproject.postgres import running  # its packages are installed for --postgres only
+
+                database = stack.enter_context(running())
             prepare_database(database, "--people")
         gateway = start_gateway(folder, host=host, port=free_port(9000))
         stack.callback(gateway.stop)
@@ -125,17 +129,6 @@ def service(host: str, wanted_port: int | None, *, postgres: bool) -> Iterator[W
             return worker
 
         yield Walk(service, gateway, hire, database, len(STEPS), screen=screen)
-
-
-@contextmanager
-def postgresql() -> Iterator[str]:
-    from testproject.postgres import start, stop
-
-    folder = Path(tempfile.mkdtemp(prefix="postgres-")).resolve()
-    try:
-        yield start(folder)
-    finally:
-        stop(folder)
 
 
 def show(walk: Walk) -> int:

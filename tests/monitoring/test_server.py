@@ -15,7 +15,7 @@ from django_idempotency.monitoring.findings import Code
 from django_idempotency.monitoring.health import examine
 from tests.kit.databases import another_alias
 from tests.kit.mariadb import GALERA, INSTALL, SERVER, mariadb
-from tests.kit.replication import PROGRAMS, PostgreSQL, user
+from tests.kit.replication import PostgreSQL
 from tests.kit.threads import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -144,12 +144,12 @@ def test_a_standby_takes_no_writes(standby: PostgreSQL) -> None:
 @pytest.mark.processes
 def test_a_subscriber_is_no_standby(primary: PostgreSQL) -> None:
     where = ["-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres", "-d", "records", "--slot=subscriber"]
-    command = [str(PROGRAMS / "pg_recvlogical"), *where]
+    command = [str(primary.programs / "pg_recvlogical"), *where]
     with primary.connect() as server:
         server.execute("CREATE PUBLICATION everything FOR ALL TABLES")
-    subprocess.run([*command, "--create-slot", "-P", "pgoutput"], check=True, user=user())
+    subprocess.run([*command, "--create-slot", "-P", "pgoutput"], check=True)
     options = ["-o", "proto_version=1", "-o", "publication_names=everything", "-f", "/dev/null"]
-    process = subprocess.Popen([*command, "--start", *options], user=user(), stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([*command, "--start", *options], stderr=subprocess.DEVNULL)
     try:
         with primary.connect() as server:
             count = "SELECT COUNT(*) FROM pg_stat_replication"

