@@ -9,6 +9,8 @@ from tests.acceptance.subjects import is_replay, lasting, let_it_expire, new, qu
 from tests.kit.journal import Journal
 from tests.kit.processes import Site
 
+pytestmark = pytest.mark.vendor
+
 CAP = 1024 * 1024
 
 

@@ -29,6 +29,8 @@ from tests.acceptance.subjects import (
 from tests.kit.processes import Site
 from tests.kit.threads import wait_until
 
+pytestmark = pytest.mark.vendor
+
 SLEEPS: Any = {"simulate": {"sleep": 600}}
 
 

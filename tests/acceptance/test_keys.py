@@ -11,7 +11,7 @@ from tests.acceptance.subjects import new, records, refused_as
 from tests.kit.journal import Journal
 from tests.kit.processes import Site
 
-pytestmark = pytest.mark.parametrize("site", ["off"], indirect=True)
+pytestmark = [pytest.mark.parametrize("site", ["off"], indirect=True), pytest.mark.vendor]
 
 REFUSED = {
     "empty": [b""],

@@ -23,6 +23,8 @@ from tests.acceptance.subjects import (
 from tests.kit.processes import Site
 from tests.kit.threads import at_once
 
+pytestmark = pytest.mark.vendor
+
 SLOW_TO_REFUSE = "only PostgreSQL has a lock that tells a duplicate of an open transaction from the first request"
 
 

@@ -19,6 +19,8 @@ from tests.acceptance.subjects import (
 )
 from tests.kit.processes import Site
 
+pytestmark = pytest.mark.vendor
+
 
 @pytest.fixture(params=EVERY, ids=str)
 def subject(request: pytest.FixtureRequest) -> Subject:

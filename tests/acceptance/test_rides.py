@@ -21,6 +21,8 @@ from tests.acceptance.subjects import is_replay, let_the_lease_run_out, new, quo
 from tests.kit.processes import Site, running_site
 from tests.kit.threads import wait_until
 
+pytestmark = pytest.mark.vendor
+
 LEASE = {"IDEMPOTENCY_LEASE_SECONDS": "5"}
 ENVIRONMENT = {**LEASE, "DATABASE_CONN_MAX_AGE": "0", "GATEWAY_TIMEOUT_SECONDS": "60"}
 

@@ -34,6 +34,8 @@ from tests.kit.processes import Site
 from tests.kit.proxy import Proxy, Theft
 from tests.kit.threads import at_once, wait_until
 
+pytestmark = pytest.mark.vendor
+
 CLAIM_LIMIT_SECONDS = 2
 CONNECTING_SECONDS = 3  # a driver's own floor for a new connection, and the answer's way back
 

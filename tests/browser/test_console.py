@@ -22,7 +22,7 @@ from tests.kit.console import LIST, RIGHTS, act, page_of, person, record
 from tests.kit.records import CREATED
 from tests.kit.threads import actors
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.soak]
 
 see = playwright.expect
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}

@@ -20,6 +20,8 @@ from testproject.history import fill
 from tests.browser.browsing import axe, cookie_of, launched, opened
 from tests.kit.records import completed
 
+pytestmark = pytest.mark.soak
+
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 
 

@@ -15,7 +15,7 @@ from tests.browser.browsing import axe, launched
 
 pytest.importorskip("sphinx", reason="sphinx is not installed: the documentation was NOT tried in a browser")
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = (

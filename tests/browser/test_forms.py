@@ -21,7 +21,12 @@ from django_idempotency.admin_forms import IdempotentAdminMixin
 from django_idempotency.decorators import idempotent
 from tests.browser.browsing import cookie_of, launched
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes, pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.processes,
+    pytest.mark.urls(__name__),
+    pytest.mark.soak,
+]
 
 PAGE = """<!doctype html><title>Order</title>
 {% load idempotency %}

@@ -28,6 +28,8 @@ from tests.browser.operating import DASHBOARD, LIST, Shift, console, on_duty, ph
 from tests.kit.processes import Client
 from tests.kit.threads import wait_until
 
+pytestmark = pytest.mark.soak
+
 see = playwright.expect
 ORDER = {"amount": 12500, "currency": "EUR", "customer": "ada"}
 MANY = 51  # one more than IdempotencyUnknownMany allows

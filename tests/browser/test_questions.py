@@ -19,7 +19,7 @@ from testproject.stories import tell
 from tests.browser.browsing import cookie_of, launched, playwright
 from tests.kit.console import LIST
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.soak]
 
 see = playwright.expect
 MOST_CLICKS = 2

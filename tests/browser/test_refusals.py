@@ -16,7 +16,12 @@ from django_idempotency.decorators import idempotent
 from tests.browser.browsing import axe, cookie_of, is_complaint, is_strict, launched
 from tests.browser.test_rules import LOOKS
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes, pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.processes,
+    pytest.mark.urls(__name__),
+    pytest.mark.soak,
+]
 
 FORM = """<!doctype html><title>Pay</title>{% load idempotency %}
 <form method="post">

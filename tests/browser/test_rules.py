@@ -10,6 +10,8 @@ from pytest_django.live_server_helper import LiveServer
 
 from tests.browser.browsing import axe, launched, opened, playwright
 
+pytestmark = pytest.mark.soak
+
 see = playwright.expect
 PAGE = "/idempotency/rules/"
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}

@@ -23,6 +23,8 @@ from tests.kit.celery_processes import Broker, beat, worker
 from tests.kit.processes import Client, Site, running_site
 from tests.kit.threads import wait_until
 
+pytestmark = pytest.mark.vendor
+
 SETTINGS = {"DJANGO_SETTINGS_MODULE": "tests.celery.served.settings"}
 PERFORMED = r"run_operation\[\S+\] succeeded"
 

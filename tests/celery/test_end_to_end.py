@@ -20,6 +20,8 @@ from tests.kit.celery_processes import Broker, beat, worker
 from tests.kit.processes import Site
 from tests.kit.threads import wait_until
 
+pytestmark = pytest.mark.vendor
+
 ORDER = {"amount": 1200, "currency": "EUR", "customer": "ada", "simulate": {"sleep": 20}}
 TASKS = {job.task for job in SCHEDULED}
 

@@ -19,6 +19,8 @@ from tests.kit.celery_processes import Broker, CeleryProcess, worker
 from tests.kit.processes import query
 from tests.kit.threads import wait_until
 
+pytestmark = pytest.mark.vendor
+
 DELIVERIES = 20
 SETTINGS = {"DJANGO_SETTINGS_MODULE": "tests.celery.served.impatient_settings"}
 RECORDS = "SELECT id, status FROM idempotency_key"

@@ -14,6 +14,8 @@ from django_idempotency.contrib.outbox.store import ModelStore
 from tests.client.libraries import with_async_httpx, with_httpx
 from tests.kit.scripted import Request, Scripted, ScriptedService
 
+pytestmark = pytest.mark.vendor
+
 OK = Scripted(201, {"X-Order": "17"})
 
 

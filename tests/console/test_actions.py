@@ -539,6 +539,7 @@ def test_a_record_that_is_gone(operator: Client) -> None:
     assert status_of(two) == "expired"
 
 
+@pytest.mark.vendor
 @pytest.mark.django_db(transaction=True)
 def test_the_guard_decides_when_both_press_at_once(operator: Client, vendor: str) -> None:
     """The other one has changed the row and not committed: this one waits, and then finds that it lost."""

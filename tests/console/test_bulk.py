@@ -19,7 +19,7 @@ from django_idempotency.console import bulk, keyset
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from tests.kit.console import LIST, many, record
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendor]
 
 DEAD = "status=dead_letter"
 COUNT = 2 * keyset.PAGE + 20

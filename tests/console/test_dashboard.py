@@ -43,7 +43,7 @@ from testproject.history import fill
 from tests.kit.records import change, claimed, completed, dead_letter, doubtful
 from tests.kit.rows import SCOPE, Row, a_row, put
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendor]
 ON = {"COUNT_OUTCOMES": True}
 
 

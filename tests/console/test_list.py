@@ -19,7 +19,7 @@ from django_idempotency.console import keyset
 from django_idempotency.models import IdempotencyKey
 from tests.kit.console import LIST, client_of, many, page_of, record
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendor]
 
 MOST_QUERIES = 8
 

@@ -18,7 +18,7 @@ from django_idempotency.models import IdempotencyKey
 from django_idempotency.store.gauges import read_gauges
 from tests.kit.console import LIST, many
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendor]
 
 ROWS = 20_000
 INDEXES = {

@@ -18,7 +18,11 @@ from django_idempotency.flow.run import run_call
 from tests.kit.calls import Booking, a_call, heard
 from tests.kit.databases import another_alias, running
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.parametrize("mode", ["leased", "atomic"])]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.parametrize("mode", ["leased", "atomic"]),
+    pytest.mark.vendor,
+]
 SHORT = timedelta(seconds=1)
 
 

@@ -15,7 +15,7 @@ from django_idempotency.flow.run import run_call
 from tests.kit.calls import BOOKED, Booking, a_call, bookings, claimed, heard, refused
 from tests.kit.records import age, change, row_of, status_of
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 MODES = ["leased", "atomic"]
 

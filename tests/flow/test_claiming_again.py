@@ -16,7 +16,7 @@ from tests.kit.calls import Booking, a_call, bookings, claimed, heard, refused
 from tests.kit.databases import in_transaction
 from tests.kit.records import age, change, events, row_of, status_of
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 MODES = ["leased", "atomic"]
 

@@ -29,7 +29,7 @@ from testproject.payments.models import LedgerEntry
 from tests.kit.databases import sessions
 from tests.kit.threads import wait_until
 
-pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 BODY = {"amount": 5}
 

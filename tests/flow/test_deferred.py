@@ -38,7 +38,7 @@ from tests.kit.exports import MESSAGES, STEPS, asking, export, failing, note, un
 from tests.kit.rides import WORLD, Killed, a_call, book, claimed, lease_over
 from tests.kit.threads import at_once, wait_until
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("world")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("world"), pytest.mark.vendor]
 AGO = timedelta(seconds=1)
 PAST_ANY_ROUNDING = timedelta(milliseconds=100)
 

@@ -30,7 +30,7 @@ from testproject.payments.models import LedgerEntry
 from tests.kit.registrations import temporary_registrations
 from tests.kit.rides import WORLD, Killed, World, a_call, book, claimed, lease_over, run
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("world")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("world"), pytest.mark.vendor]
 
 NAME = "tests.careful"
 Ask = Callable[[IdempotencyKey, str], Verdict]

@@ -19,7 +19,7 @@ from django_idempotency.store import operations
 from testproject.payments.models import LedgerEntry
 from tests.kit.rides import WORLD, Killed, World, book, claimed, lease_over, resume, ride, run
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("world")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("world"), pytest.mark.vendor]
 
 
 @operation("tests.declined")

@@ -20,7 +20,7 @@ from tests.kit.calls import BOOKED, REFUSED, Booking, a_call, bookings, claimed
 from tests.kit.faults import KINDS, Fault, Kind, under_fire
 from tests.kit.records import age, status_of
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow, pytest.mark.vendor]
 
 
 @dataclass

@@ -18,7 +18,7 @@ from tests.kit.calls import Booking, a_call, bookings, claimed, heard, refused
 from tests.kit.databases import backend, elsewhere, kill
 from tests.kit.records import age, events, row_of, status_of
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 ENDINGS = [asyncio.CancelledError, SystemExit, KeyboardInterrupt, GeneratorExit]
 

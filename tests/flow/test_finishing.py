@@ -26,7 +26,7 @@ from tests.kit.calls import BOOKED, REFUSED, Booking, a_call, bookings, claimed,
 from tests.kit.databases import elsewhere, in_transaction
 from tests.kit.records import age, change, events, row_of, status_of
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 MODES = ["leased", "atomic"]
 

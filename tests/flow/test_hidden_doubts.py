@@ -21,7 +21,7 @@ from django_idempotency.reconciliation import Outcome, StepLanded, resolve
 from testproject.payments.models import LedgerEntry
 from tests.kit.rides import WORLD, World, book, claimed, run
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("world")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("world"), pytest.mark.vendor]
 
 
 def give_up(op: Op) -> None:

@@ -28,7 +28,7 @@ from tests.kit.proxy import ALIAS, Proxy, Router, Theft
 from tests.kit.records import events, status_of
 from tests.kit.threads import wait_until
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 CLAIM = b"INSERT INTO idempotency_key"
 SHORT = timedelta(seconds=1)

@@ -31,7 +31,7 @@ from docs.pictures.modes import DRAWINGS, PAGE, Drawing, page, picture
 from testproject.payments.models import LedgerEntry
 from tests.flow.test_crashes_drawn import die, in_another_process, send
 
-pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 LABELS: Final = {
     claims.CLAIM: "claim",

@@ -29,7 +29,12 @@ from tests.kit.http import KEY
 from tests.kit.records import LONG_AGO
 from tests.kit.rides import Killed, World, claimed, lease_over, ride, run
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__), pytest.mark.usefixtures("world")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+    pytest.mark.usefixtures("world"),
+    pytest.mark.vendor,
+]
 
 STAGING, PRODUCTION = "the secret key of staging", "the secret key of production"
 

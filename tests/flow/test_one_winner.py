@@ -15,7 +15,7 @@ from tests.kit.threads import actors, again_on_deadlock, together
 from tests.store.oracle import Facts
 from tests.store.verbs import BY_NAME
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 CONNECTIONS = 50
 SECONDS = 20.0
 

@@ -19,6 +19,8 @@ from tests.kit.threads import Actor, actors, again_on_deadlock, wait_until
 from tests.store.oracle import Facts, Verb, differences
 from tests.store.verbs import BY_NAME
 
+pytestmark = pytest.mark.vendor
+
 NAMES = [
     "claim",
     "complete",

@@ -25,7 +25,7 @@ from tests.kit.databases import another_alias
 from tests.kit.records import status_of
 from tests.kit.threads import wait_until
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 ALIAS = "paused"
 LIMIT = timedelta(seconds=1)

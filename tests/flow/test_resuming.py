@@ -17,7 +17,7 @@ from django_idempotency.store import operations
 from testproject.payments.models import LedgerEntry
 from tests.kit.rides import POINTS, WORLD, Killed, World, cautious, claimed, lease_over, ride, run
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("world")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("world"), pytest.mark.vendor]
 
 
 def killed(at: str, function: object = ride, **arguments: object) -> None:

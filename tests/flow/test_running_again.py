@@ -23,7 +23,7 @@ from tests.kit.databases import another_alias, elsewhere, running, somebody_wait
 from tests.kit.records import row_of, status_of
 from tests.kit.threads import wait_until
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 ALIAS = "contended"
 

@@ -27,7 +27,7 @@ from testproject.payments.models import LedgerEntry, Receipt
 from tests.kit.calls import heard
 from tests.kit.rides import POINTS, Killed, World, a_call, book, cautious, claimed, lease_over, resume, ride, run
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("world")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("world"), pytest.mark.vendor]
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -21,7 +21,7 @@ from tests.kit import records
 from tests.kit.registrations import temporary_registrations
 from tests.kit.threads import wait_until
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 ACCOUNT: ContextVar[str] = ContextVar("account", default="")
 SEEN: list[tuple[str, str, str | None]] = []

@@ -23,7 +23,7 @@ from tests.kit.calls import claimed as claimed_plainly
 from tests.kit.records import OPERATION, doubtful
 from tests.kit.rides import WORLD, Killed, World, cautious, claimed, lease_over, ride, run
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 
 def details(kind: str) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from tests.kit.calls import Booking, a_call, bookings, claimed, heard, refused
 from tests.kit.databases import without_autocommit
 from tests.kit.records import age, status_of
 
+pytestmark = pytest.mark.vendor
+
 MODES = ["leased", "atomic"]
 
 

@@ -19,7 +19,12 @@ from tests.kit.exports import MESSAGES, STEPS, export, note
 from tests.kit.faults import KINDS, Fault, Kind, under_fire
 from tests.kit.rides import claimed
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("world"), pytest.mark.slow]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("world"),
+    pytest.mark.slow,
+    pytest.mark.vendor,
+]
 ENOUGH = 10
 
 

@@ -22,7 +22,7 @@ from tests.checks.messages import said
 from tests.kit.http import Ran, atomic_requests
 from tests.kit.threads import actors
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__), pytest.mark.vendor]
 
 FIELD = re.compile(r'name="(?P<name>[^"]+)" value="(?P<value>[0-9a-f-]{36})"')
 site = AdminSite("own")

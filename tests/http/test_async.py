@@ -26,7 +26,7 @@ from tests.kit.databases import sessions
 from tests.kit.http import KEY, Person, Ran
 from tests.kit.threads import wait_until
 
-pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 
 class Held:

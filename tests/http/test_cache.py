@@ -38,7 +38,7 @@ from tests.kit.counting import counted
 from tests.kit.databases import another_alias, nobody_answers
 from tests.kit.http import KEY, Person, Ran, atomic_requests, same_answer
 
-pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 ALLOWED = [True]
 SEEN: list[Record] = []

@@ -30,7 +30,7 @@ from django_idempotency.testing import grace_over, retention_over
 from tests.kit.caches import ALIAS, CHAOS, QUICK, Memory, Server, has_redis, poison, running_redis
 from tests.kit.calls import heard
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow, pytest.mark.vendor]
 
 KEYS, USERS, PAYLOADS = 10, ("alice", "bob"), (1, 2)
 MODES = ("leased", "atomic")

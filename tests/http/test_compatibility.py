@@ -17,7 +17,7 @@ from django_idempotency.rest_framework import IdempotentMixin
 from tests.kit.recording import KEYS, PAY, Payment, record, send
 from tests.repository.test_samples import PAGES, run
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__), pytest.mark.vendor]
 
 RECORDED = json.loads((Path(__file__).parent / "recorded_responses.json").read_text())
 PACKAGES = list(RECORDED)

@@ -25,7 +25,7 @@ from tests.kit.databases import sessions
 from tests.kit.http import MIDDLEWARE, Person, Ran
 from tests.kit.threads import wait_until
 
-pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 SECOND = timedelta(seconds=1)
 chosen_in_view: ContextVar[str] = ContextVar("chosen_in_view", default="nothing")

@@ -31,7 +31,12 @@ from tests.kit.faults import KINDS, Fault, Kind, under_fire
 from tests.kit.operations import begin_anew
 from tests.kit.records import LONG_AGO
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__), pytest.mark.slow]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+    pytest.mark.slow,
+    pytest.mark.vendor,
+]
 
 OF_THE_LAYER = {202, 400, 409, 410, 422, 429, 503}
 OF_THE_VIEWS = {201, 403}

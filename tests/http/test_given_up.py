@@ -17,7 +17,7 @@ from django_idempotency.rest_framework import IdempotentMixin
 from tests.http.rest_views import Authenticated
 from tests.kit.http import Person, Ran, same_answer
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 MODES: list[Any] = [{}, {"mode": "atomic"}]
 
 

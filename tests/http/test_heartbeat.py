@@ -18,7 +18,7 @@ from django_idempotency.store import attempts
 from tests.kit import records
 from tests.kit.threads import wait_until
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 
 def claimed(**policy: Any) -> Attempt:

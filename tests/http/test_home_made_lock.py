@@ -18,7 +18,7 @@ from django_idempotency.reconciliation import Landed, resolve
 from tests.kit.http import Person, Ran, atomic_requests
 from tests.repository.test_samples import PAGES, run
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__), pytest.mark.vendor]
 
 View: TypeAlias = Callable[[HttpRequest], HttpResponse]
 Layer: TypeAlias = Callable[[View], View]

@@ -22,7 +22,7 @@ from django_idempotency.rest_framework import IdempotentMixin
 from tests.kit.exports import export
 from tests.kit.http import MIDDLEWARE, Person, Ran
 
-pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db]
+pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db, pytest.mark.vendor]
 
 
 def write_and_fail_once() -> dict[str, int]:

@@ -19,7 +19,7 @@ from django_idempotency.rest_framework import IdempotentMixin
 from tests.kit.calls import heard
 from tests.kit.http import KEY, Person
 
-pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 RUNS: list[str] = []
 
 

@@ -16,7 +16,7 @@ from django_idempotency.models import IdempotencyKey
 from django_idempotency.once import once
 from tests.kit.http import Person, Ran
 
-pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "audit"])
+pytestmark = [pytest.mark.django_db(transaction=True, databases=["default", "audit"]), pytest.mark.vendor]
 
 Serve = Callable[..., None]
 

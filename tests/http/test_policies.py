@@ -23,7 +23,7 @@ from django_idempotency.models import IdempotencyKey
 from django_idempotency.testing import retention_over
 from tests.kit.http import KEY, Person, Ran, atomic_requests, same_answer
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendor]
 
 View = Callable[[HttpRequest], HttpResponse]
 

@@ -20,7 +20,7 @@ from testproject.payments.models import LedgerEntry
 from tests.kit.calls import BOOKED
 from tests.kit.proxy import ALIAS, Proxy, Theft
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 PAID = "paid"
 

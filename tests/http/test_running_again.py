@@ -20,7 +20,7 @@ from django_idempotency.rest_framework import IdempotentMixin
 from tests.http.rest_views import Authenticated
 from tests.kit.http import Person, Ran, same_answer
 
-pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db]
+pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db, pytest.mark.vendor]
 
 DEADLOCK = 1213  # MariaDB's number, known on every database
 

@@ -15,7 +15,7 @@ from tests.checks.views import PlainMethod
 from tests.kit.databases import another_alias
 from tests.kit.http import Person, Ran, atomic_requests, same_answer
 
-pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 
 @idempotent(required=False)

@@ -28,7 +28,7 @@ from tests.kit.databases import elsewhere, running, somebody_waits_for_a_lock
 from tests.kit.http import same_answer
 from tests.kit.threads import wait_until
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 PAID = "paid"
 

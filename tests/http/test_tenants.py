@@ -15,7 +15,7 @@ from tests.kit.exports import export
 from tests.kit.http import Person, Ran
 from tests.kit.operations import begin_anew
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__), pytest.mark.vendor]
 
 HOST = "django_idempotency.tenants.host_tenant"
 CURRENT = ["acme"]

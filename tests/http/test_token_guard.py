@@ -27,7 +27,7 @@ from django_idempotency.store.dialects import Statement
 from tests.kit.http import Person, Ran
 from tests.kit.threads import actors
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 PATIENCE = 20
 
 

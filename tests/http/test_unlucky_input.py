@@ -15,7 +15,7 @@ from django_idempotency.models import IdempotencyKey
 from django_idempotency.rest_framework import IdempotentMixin
 from tests.kit.http import KEY, Person, Ran
 
-pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__), pytest.mark.vendor]
 
 FOLDED = {
     "form feed": "☃\x0c☃",

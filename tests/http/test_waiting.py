@@ -17,6 +17,8 @@ from django_idempotency.http.waiting import count_places
 from tests.kit.http import Person, Ran
 from tests.kit.threads import wait_until
 
+pytestmark = pytest.mark.vendor
+
 Ask = Callable[[str], "Future[int]"]
 
 

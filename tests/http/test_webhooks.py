@@ -30,7 +30,7 @@ from testproject.payments.models import LedgerEntry
 from tests.kit.databases import nobody_answers
 from tests.kit.http import atomic_requests
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__), pytest.mark.vendor]
 
 CHARGE = {"id": "ch_1", "amount": 5}
 EVENT = {"id": "evt_1", "type": "charge.succeeded", "charge": CHARGE}

@@ -25,7 +25,7 @@ from django_idempotency.store import attempts
 from django_idempotency.store.operations import StoredOperation
 from tests.kit.records import change, claimed, completed, dead_letter, doubtful
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendor]
 
 PLANTED = '{"id": 7}'
 

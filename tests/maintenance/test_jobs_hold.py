@@ -48,6 +48,8 @@ from tests.kit.records import (
 )  # fmt: skip
 from tests.kit.threads import at_once
 
+pytestmark = pytest.mark.vendor
+
 Ask = Callable[[IdempotencyKey], Verdict]
 
 

@@ -21,7 +21,7 @@ from django_idempotency.reconciliation import Inconclusive, Landed, NotLanded, O
 from testproject.payments.models import LedgerEntry
 from tests.kit.records import CREATED, OPERATION, book, claimed, doubtful, status_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendor]
 
 LONG_AGO = timedelta(days=3650)
 

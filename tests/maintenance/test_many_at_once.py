@@ -20,7 +20,7 @@ from django_idempotency.reconciliation import Landed, NotLanded, Outcome, reconc
 from testproject.payments.models import LedgerEntry
 from tests.kit.threads import at_once
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow, pytest.mark.vendor]
 
 OPERATION = "tests.many_at_once"
 SETTLEMENTS = ("T9", "T10", "T13", "T14")

@@ -25,7 +25,7 @@ from testproject.payments.models import LedgerEntry
 from tests.kit.calls import a_call, claimed
 from tests.kit.records import row_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendor]
 
 OPERATION = "tests.mutants"
 Ask = Callable[[IdempotencyKey], Verdict]

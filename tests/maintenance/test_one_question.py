@@ -21,7 +21,7 @@ from django_idempotency.reconciliation import Inconclusive, NotLanded, Verdict, 
 from tests.kit.records import OPERATION, change, doubtful, row_of
 from tests.kit.threads import at_once
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 RECORDS = 9
 

@@ -31,6 +31,8 @@ from tests.kit.processes import database_beside
 from tests.kit.records import change, claimed, completed, doubtful, status_of
 from tests.kit.threads import actors, held_open
 
+pytestmark = pytest.mark.vendor
+
 LONG_AGO = F("created_at") - timedelta(days=3650)
 
 

@@ -22,7 +22,7 @@ from django_idempotency.models import IdempotencyCount, IdempotencyEvent, Mainte
 from django_idempotency.store.counts import merge_oldest_hour
 from tests.kit.records import change, claimed, completed, doubtful
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendor]
 
 DAY = 86_400
 SECOND = timedelta(seconds=1)

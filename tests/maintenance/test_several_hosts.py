@@ -36,7 +36,7 @@ from tests.kit.processes import Client
 from tests.kit.rows import put
 from tests.kit.threads import wait_until
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow, pytest.mark.processes]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow, pytest.mark.processes, pytest.mark.vendor]
 
 JOBS = ("reconcile", "resume", "work", "sweep", "reap")
 RECORDS = 60

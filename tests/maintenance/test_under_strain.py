@@ -22,6 +22,8 @@ from django_idempotency.models import MaintenanceRun
 from tests.kit.databases import nobody_answers
 from tests.kit.records import age, claimed, completed, status_of
 
+pytestmark = pytest.mark.vendor
+
 NOTE = MaintenanceRun._meta.db_table
 
 

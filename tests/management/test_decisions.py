@@ -22,7 +22,7 @@ from tests.kit.records import change, claimed, completed, dead_letter, doubtful,
 from tests.kit.registrations import temporary_registrations
 from tests.management.terminals import Terminal, said
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendor]
 
 WHO = ("--by=ada", "--reason=seen")
 

@@ -19,7 +19,7 @@ from tests.kit.databases import default_database
 from tests.kit.records import completed
 from tests.management.conftest import SCHEMA, execute, searching
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 TABLE = f"{SCHEMA}.idempotency_key"
 INDEX = "idempotency_key_new_pkey"

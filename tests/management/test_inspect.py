@@ -34,7 +34,7 @@ from tests.kit.records import (
 from tests.kit.registrations import temporary_registrations
 from tests.management.terminals import Terminal, said
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendor]
 
 STEPS = '{"version":1,"steps":[["reserve","done",1],["book","done",2],["charge","started",null]]}'
 

@@ -16,7 +16,7 @@ from django_idempotency.monitoring.units import parse_duration
 from tests.kit.records import change, claimed, completed, dead_letter, doubtful, id_of
 from tests.management.terminals import said
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendor]
 
 
 def listed(*arguments: str) -> list[str]:

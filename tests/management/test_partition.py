@@ -36,7 +36,12 @@ from tests.kit.threads import Actor, actors, held_open, wait_until
 from tests.management.conftest import SCHEMA, execute
 from tests.management.terminals import Terminal
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("migrated"), pytest.mark.slow]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("migrated"),
+    pytest.mark.slow,
+    pytest.mark.vendor,
+]
 
 COLUMNS = [field.attname for field in IdempotencyKey._meta.concrete_fields]
 RECORDS = 3000

@@ -15,7 +15,7 @@ from tests.kit.records import OPERATION, change, doubtful, id_of
 from tests.kit.registrations import temporary_registrations
 from tests.management.terminals import said
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendor]
 
 WHO = ("--by=ada", "--reason=seen")
 COMMANDS = [

@@ -31,6 +31,8 @@ from tests.kit.processes import query, running_site
 from tests.kit.threads import at_once, wait_until
 from tests.monitoring.test_metrics import a_call
 
+pytestmark = pytest.mark.vendor
+
 ON = {"COUNT_OUTCOMES": True}
 SHARED = "SELECT outcome, SUM(count) FROM idempotency_count GROUP BY outcome"
 

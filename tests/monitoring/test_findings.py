@@ -41,6 +41,8 @@ from django_idempotency.store.server import Server, name_look_alike
 from tests.kit.console import many
 from tests.kit.records import change, claimed, doubtful
 
+pytestmark = pytest.mark.vendor
+
 ON_TIME: Final = {job.name: JobRun(job.name, 1.0, {}, "") for job in SCHEDULED}
 WELL: Final = Snapshot(
     oldest_overdue=None,

@@ -19,7 +19,7 @@ from django_idempotency.store.operations import StoredOperation
 from tests.kit.databases import nobody_answers
 from tests.kit.records import change, claimed, completed, dead_letter, doubtful
 
-pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.monitoring.test_health")]
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.monitoring.test_health"), pytest.mark.vendor]
 
 
 def scrape() -> dict[str, float]:

@@ -22,7 +22,7 @@ from tests.kit.databases import nobody_answers
 from tests.kit.http import atomic_requests
 from tests.kit.records import OPERATION, claimed
 
-pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__), pytest.mark.vendor]
 urlpatterns = [
     path("idempotency/", include("django_idempotency.urls")),
     path("internal/health/", include("django_idempotency.health_urls")),

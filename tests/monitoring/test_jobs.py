@@ -10,6 +10,8 @@ from django_idempotency import maintenance, tasks
 from django_idempotency.management.jobs import JobCommand
 from django_idempotency.monitoring.jobs import JOBS, SCHEDULED, Job
 
+pytestmark = pytest.mark.vendor
+
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)

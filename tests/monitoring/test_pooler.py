@@ -11,7 +11,7 @@ from tests.kit.databases import another_alias
 from tests.kit.poolers import pooler as pooler
 from tests.kit.poolers import reached_by
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes, pytest.mark.vendor]
 
 
 def test_prepared_statements_behind_a_pooler_are_a_finding(pooler: int) -> None:

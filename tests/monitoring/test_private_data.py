@@ -21,6 +21,8 @@ from django_idempotency.operations import perform
 from tests.kit import console as people
 from tests.kit.console import client_of, page_of, person
 
+pytestmark = pytest.mark.vendor
+
 ALICE = "customer:alice@example.org"
 KEY = "planted-key-4242"
 UNKNOWN = "5a3f7d5e-0c69-4d26-9a53-1f0f5d9b3c11"

@@ -22,7 +22,7 @@ from tests.kit.records import age, claimed, completed
 from tests.kit.replication import PostgreSQL
 from tests.kit.threads import wait_until
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow, pytest.mark.vendor]
 
 KEYS = "ADD PRIMARY KEY (id), ADD UNIQUE (key, scope)"
 COLUMNS = "(LIKE public.idempotency_key INCLUDING DEFAULTS INCLUDING CONSTRAINTS)"

@@ -18,7 +18,7 @@ from tests.kit.mariadb import GALERA, INSTALL, SERVER, mariadb
 from tests.kit.replication import PostgreSQL
 from tests.kit.threads import wait_until
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 ABOUT_SERVERS = {
     Code.READ_ONLY,

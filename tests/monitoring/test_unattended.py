@@ -22,7 +22,7 @@ from django_idempotency.reconciliation import Inconclusive, reconciler
 from tests.kit.console import LIST, RIGHTS, act, client_of, confirm, page_of, person, said
 from tests.kit.records import OPERATION, age, change, claimed, doubtful, events, row_of, status_of
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("registrations")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("registrations"), pytest.mark.vendor]
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from tests.kit.records import LONG_AGO, status_of
 from tests.kit.rows import put
 from tests.kit.threads import Actor, actors, together
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow, pytest.mark.vendor, pytest.mark.soak]
 
 ROUNDS = 20
 ROWS = 60

@@ -22,7 +22,13 @@ from tests.kit.replication import primary_and_standby
 from tests.kit.threads import wait_until
 from tests.nodes.claiming import SCOPE
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow, pytest.mark.processes]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.slow,
+    pytest.mark.processes,
+    pytest.mark.vendor,
+    pytest.mark.soak,
+]
 
 CLIENTS = 4
 KEYS = 200  # acknowledged before the primary dies, and as many after that

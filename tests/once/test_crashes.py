@@ -16,6 +16,8 @@ from testproject.servers import ROOT
 from tests.kit.processes import query
 from tests.kit.threads import wait_until
 
+pytestmark = pytest.mark.vendor
+
 WORK = """
 import sys
 from datetime import timedelta

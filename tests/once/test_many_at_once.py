@@ -16,7 +16,7 @@ from tests.once.works import SCOPE
 
 CALLERS = 20
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 
 def patiently(**arguments: Any) -> Any:

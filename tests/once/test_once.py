@@ -33,7 +33,7 @@ from testproject.payments.models import LedgerEntry
 from tests.kit.threads import wait_until
 from tests.once.works import SCOPE, Work, finishing
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendor]
 committed = pytest.mark.django_db(transaction=True)
 both_modes = pytest.mark.parametrize("mode", ["leased", "atomic"])
 RESULT = {"total": 7, "lines": [1, None, "ü"]}

@@ -10,7 +10,7 @@ from django_idempotency.models import IdempotencyKey
 from django_idempotency.once import Claim, once, once_per
 from testproject.payments.models import LedgerEntry
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendor]
 
 
 @once_per("provider", key=lambda event, **_: event["id"], mode="atomic")

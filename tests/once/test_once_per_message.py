@@ -17,7 +17,7 @@ from django_idempotency.once import Claim, once
 from django_idempotency.tasks import WAITS, once_per_message
 from testproject.payments.models import LedgerEntry
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendor]
 
 
 @once_per_message("tests.messages")

@@ -12,7 +12,7 @@ from django_idempotency.once import Claim, once
 from testproject.payments.models import Payment
 from tests.once.works import SCOPE, Work
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 
 def pay(claim: Claim) -> str:

@@ -35,7 +35,7 @@ from tests.kit.operations import begin_anew
 if TYPE_CHECKING:
     from pytest_django.fixtures import Settings
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 
 @pytest.fixture(autouse=True)

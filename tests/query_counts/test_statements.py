@@ -32,7 +32,7 @@ from tests.kit.counting import Counts, counted
 from tests.kit.databases import another_alias
 from tests.kit.records import age
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 BOUND = "bound_on_the_server"
 

@@ -18,7 +18,7 @@ from django.test import RequestFactory
 
 from django_idempotency.decorators import idempotent
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 PACKAGE = "django_idempotency"
 REQUESTS = 20  # for each count; the first ones warm up

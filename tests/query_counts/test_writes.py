@@ -16,7 +16,7 @@ from django_idempotency.flow.run import run_call
 from tests.kit.calls import a_call, claimed, handler
 from tests.kit.databases import elsewhere
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 NEXT_TRANSACTION = "SELECT PG_SNAPSHOT_XMAX(PG_CURRENT_SNAPSHOT())::text::bigint"
 LOG_POSITION = "SELECT PG_CURRENT_WAL_INSERT_LSN() - '0/0'::pg_lsn"

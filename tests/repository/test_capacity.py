@@ -28,6 +28,8 @@ def is_on_this_machine() -> bool:
     return name.exists() and name.read_text() == "postgres\n"
 
 
+@pytest.mark.vendor
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.django_db

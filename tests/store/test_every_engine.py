@@ -15,6 +15,8 @@ from tests.kit import citus, sent
 from tests.kit.sent import compose, why_refused
 from tests.store.test_table import statements
 
+pytestmark = pytest.mark.vendor
+
 CITUS_URL = os.environ.get("CITUS_URL")
 # NULL stands for every other parameter: it takes the type that its place wants.
 VALUES: dict[str, Any] = defaultdict(lambda: None, scope="a", id=UUID(int=7), ids=[UUID(int=7)], limit="10")

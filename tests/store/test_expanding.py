@@ -27,7 +27,7 @@ from tests.kit.threads import actors, wait_until
 from tests.store.verbs import ALL
 from tests.store.worlds import a_world, check, favourable
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 APP = "django_idempotency"
 ENOUGH = 20  # keys between two changes of the table

@@ -10,6 +10,8 @@ from django_idempotency.store import dialects, limits
 from django_idempotency.store.connecting import _deliver
 from tests.kit.databases import another_alias, kill
 
+pytestmark = pytest.mark.vendor
+
 
 class Raw:
     """The driver's side of a connection."""

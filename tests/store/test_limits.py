@@ -18,6 +18,8 @@ from tests.kit.databases import another_alias, backend, is_waiting, kill, sessio
 from tests.kit.rows import NAMESPACE, a_call, put
 from tests.kit.threads import Actor, actors, held_open, wait_until
 
+pytestmark = pytest.mark.vendor
+
 ON = "default"
 LATE = 1.0  # how much a busy machine may add to a limit
 

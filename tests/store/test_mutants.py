@@ -8,7 +8,7 @@ from tests.store.machine import first_failure
 from tests.store.mutants import Mutant, mutants
 from tests.store.worlds import a_world, check, combinations
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.vendor]
 
 CAUGHT = (AssertionError, DatabaseError)  # by what the table predicts, or by a constraint
 only_once = pytest.mark.skipif(

@@ -18,7 +18,7 @@ from tests.kit.databases import another_alias
 from tests.kit.poolers import pooler as pooler
 from tests.kit.poolers import reached_by
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 SERVER_BINDS = "server_binds"
 

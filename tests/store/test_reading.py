@@ -21,6 +21,8 @@ from django_idempotency.store import attempts, claims, events, operations, recor
 from tests.kit.rows import FUTURE, NAMESPACE, PAST, REPLY, SCOPE, a_call, put
 from tests.kit.threads import actors
 
+pytestmark = pytest.mark.vendor
+
 ON = "default"
 
 

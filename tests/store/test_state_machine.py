@@ -14,6 +14,8 @@ from tests.store.oracle import Facts, Verb, applies
 from tests.store.verbs import ALL
 from tests.store.worlds import EVERY, a_world, check, combinations
 
+pytestmark = pytest.mark.vendor
+
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("status", [None, *Status], ids=lambda status: status or "absent")

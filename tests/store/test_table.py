@@ -24,6 +24,8 @@ from docs.pictures.states import ABSENT, COLOURS, DELETED, moves
 from tests.kit.rows import FUTURE, NAMESPACE, PAST, SCOPE, Row, a_call, a_row, put
 from tests.store.verbs import ALL
 
+pytestmark = pytest.mark.vendor
+
 TABLE = "idempotency_key"
 
 

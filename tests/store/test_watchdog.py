@@ -20,6 +20,8 @@ from tests.kit.cable import Cable
 from tests.kit.rows import NAMESPACE, a_call
 from tests.store.silence import silenceable
 
+pytestmark = pytest.mark.vendor
+
 Pair: TypeAlias = tuple[socket.socket, socket.socket]
 LONG = 60.0
 LATE = 2.0  # how much a busy machine may add to a deadline

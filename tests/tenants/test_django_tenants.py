@@ -24,6 +24,7 @@ pytestmark = [
         find_spec("django_tenants") is None,
         reason="django-tenants is not installed: the project with tenants was NOT tried",
     ),
+    pytest.mark.vendor,
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 from django.test import TestCase, TransactionTestCase, override_settings
@@ -19,6 +20,8 @@ from django_idempotency.testing import (
     crash_at,
 )
 from tests.testing.test_crashes import post
+
+pytestmark = pytest.mark.vendor
 
 
 class Kit:

@@ -28,6 +28,8 @@ from django_idempotency.testing import (
 from testproject.payments.models import LedgerEntry
 from tests.testing import home_made
 
+pytestmark = pytest.mark.vendor
+
 in_each_kind_of_test = pytest.mark.parametrize(
     "kind",
     [

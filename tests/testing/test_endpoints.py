@@ -22,6 +22,8 @@ from django_idempotency.testing.messages import DEFECTS
 from testproject.payments.models import LedgerEntry
 from tests.testing import home_made, views
 
+pytestmark = pytest.mark.vendor
+
 UNTESTED = ["parallel"]  # in a test case, whose transaction no second connection sees
 
 

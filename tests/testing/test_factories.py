@@ -9,7 +9,7 @@ from django_idempotency.models import IdempotencyKey
 from django_idempotency.reconciliation import find_record
 from django_idempotency.testing import RecordFactory, lease_over, retention_over, unknown
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendor]
 
 
 @pytest.mark.parametrize("status", Status)

@@ -10,7 +10,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import pytest
+
 from tests.testing.test_crashes import POINTS
+
+pytestmark = pytest.mark.vendor
 
 ROOT = Path(__file__).resolve().parents[2]
 

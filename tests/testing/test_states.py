@@ -10,7 +10,7 @@ from django_idempotency.models import IdempotencyKey
 from django_idempotency.testing import grace_over, lease_over, retention_over
 from tests.kit.records import change, claimed, completed, doubtful, row_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendor]
 
 
 def test_a_lease_is_over() -> None:

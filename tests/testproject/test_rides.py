@@ -8,6 +8,8 @@ import pytest
 from testproject.payments.rides import KILLED_AT
 from tests.kit.processes import Site
 
+pytestmark = pytest.mark.vendor
+
 RIDE = {"origin": "Bonn", "target": "Ulm"}
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from tests.kit.processes import Site
 
+pytestmark = pytest.mark.vendor
+
 TRANSFER = {"from": "savings", "to": "current", "amount": 300}
 
 

@@ -10,6 +10,8 @@ import pytest
 from tests.browser.browsing import axe, is_complaint, launched
 from tests.kit.processes import Site
 
+pytestmark = pytest.mark.soak
+
 CLIENT = "/static/client/index.js"
 TWO_CLICKS = "() => { const [form] = document.forms; form.requestSubmit(); form.requestSubmit() }"
 ONCE = f"""async ([name, base]) => {{

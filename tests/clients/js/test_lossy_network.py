@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.lossy_network import DRIVERS, describe, try_client
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
 
 @pytest.mark.parametrize(("client", "program"), [("fetch in Node", "node"), ("fetch in Chromium", "chromium")])

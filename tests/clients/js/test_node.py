@@ -13,6 +13,8 @@ from django_idempotency.core.problems import PROBLEMS, render
 from tests.clients.js.conftest import describe, run_program
 from tests.kit.processes import Site
 
+pytestmark = pytest.mark.soak
+
 KINDS = """
 import { readError } from "./problems.js";
 const kinds = BODIES.map((body) => readError({ status: 409 }, body)?.constructor.name ?? "CallError");

@@ -12,6 +12,8 @@ import pytest
 from tests.clients.js.conftest import CLIENT, describe, run_program
 from tests.kit.processes import Site
 
+pytestmark = pytest.mark.soak
+
 MODULES = ("index.js", "fetch.js", "outbox.js", "problems.js", "stores.js", "node.js")
 PROGRAM = """
 import { createOutbox, fileStore, idempotentFetch } from "django-idempotency-client/node";

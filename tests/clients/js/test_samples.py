@@ -16,6 +16,8 @@ from tests.clients.js.conftest import describe, run_program
 from tests.kit.processes import Site
 from tests.repository.test_samples import PAGES, blocks
 
+pytestmark = pytest.mark.soak
+
 SERVICE = "https://api.example.com"
 STRICT_ASSERT = "console.assert = (holds) => { if (!holds) throw new Error('an assertion of the page fails'); };\n"
 IMPORT = re.compile(r'^import \{ (.+) \} from "django-idempotency-client";$', re.MULTILINE)
