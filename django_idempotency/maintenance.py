@@ -21,7 +21,7 @@ from django_idempotency.flow.job_run import ActiveRun, Bounds, Look, record_run
 from django_idempotency.flow.messages import pick_up_seconds, send, sender
 from django_idempotency.flow.reconcile import reconcile_one
 from django_idempotency.flow.schemas import in_every_schema
-from django_idempotency.flow.settle import Outcome
+from django_idempotency.flow.settle import Outcome, end_waiting
 from django_idempotency.flow.worker import perform_one, resume_one
 from django_idempotency.monitoring.health import health
 from django_idempotency.signals import announce, logger
@@ -141,7 +141,7 @@ def _reap_page(page: list[jobs.Due], run: ActiveRun) -> None:
 
     def end(due: jobs.Due) -> str:
         if due.status is Status.PENDING:
-            return "abandoned" if jobs.abandon(due.ref(using), reply) else ""
+            return end_waiting(due.ref(using), reply)
         return "expired" if jobs.retire(due.ref(using)) else ""
 
     for due in page:

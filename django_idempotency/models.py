@@ -8,6 +8,7 @@ from django.db.models import Q, Value
 from django.utils.translation import gettext_lazy as _
 
 from django_idempotency.core.audit import Kind
+from django_idempotency.core.effects import Effect, effect_of
 from django_idempotency.core.refs import Ref, derive_key
 from django_idempotency.core.states import LostLease, Status
 from django_idempotency.fields import ExactCharField, PresentIndex, StatementNow
@@ -58,7 +59,8 @@ class IdempotencyKey(models.Model):
 
     # The columns of the table have this order. Of an update PostgreSQL logs what lies between the first and the last
     # byte that differ, so the columns that the end of an attempt changes stand together. Wide columns come before
-    # narrow ones and fixed ones before text, so that nothing is lost to alignment.
+    # narrow ones and fixed ones before text, so that nothing is lost to alignment. What is narrow and seldom changes
+    # stands behind the body.
     id = models.UUIDField(primary_key=True, editable=False)
     attempt_token = models.UUIDField(_("attempt token"), null=True, blank=True)
     created_at = models.DateTimeField(_("created at"))
@@ -67,9 +69,7 @@ class IdempotencyKey(models.Model):
     lease_seconds = models.PositiveIntegerField(_("lease"))
     grace_seconds = models.PositiveIntegerField(_("grace"))
     retention_seconds = models.PositiveIntegerField(_("retention"), null=True, blank=True)
-    attempts = models.PositiveIntegerField(_("attempts"), db_default=1)
     steps_done = models.PositiveIntegerField(_("steps done"), db_default=0)
-    reconcile_attempts = models.PositiveIntegerField(_("reconcile attempts"), db_default=0)
 
     locked_until = models.DateTimeField(_("locked until"), null=True, blank=True)
     reconcile_after = models.DateTimeField(_("reconcile after"), null=True, blank=True)
@@ -79,11 +79,15 @@ class IdempotencyKey(models.Model):
     audit_seconds = models.PositiveIntegerField(_("audit time"), null=True, blank=True)
     response_status = models.PositiveSmallIntegerField(_("response status"), null=True, blank=True)
     tainted = models.BooleanField(_("an earlier attempt is in doubt"), db_default=False)
+    derived = models.BooleanField(_("a downstream key was derived"), db_default=False)
     deferred = models.BooleanField(_("a worker does the work"), db_default=False)
     status = models.CharField(_("status"), max_length=16, choices=STATUSES)
     response_headers = models.TextField(_("response headers"), blank=True, db_default="")
     response_body = models.BinaryField(_("response body"), null=True, blank=True)
 
+    attempts = models.PositiveSmallIntegerField(_("attempts"), db_default=1)
+    reconcile_attempts = models.PositiveSmallIntegerField(_("reconcile attempts"), db_default=0)
+    wrote = models.BooleanField(_("the acceptance committed writes"), db_default=False)
     arguments = models.TextField(_("arguments"), blank=True, db_default="")
     progress = models.TextField(_("progress"), blank=True, db_default="")
     run_name = models.CharField(_("registered operation"), max_length=255, blank=True, db_default="")
@@ -164,6 +168,19 @@ class IdempotencyKey(models.Model):
     def grace_left(self) -> float:
         """Seconds until a late effect of the last attempt can no longer arrive; 0 if there was none."""
         return 0.0 if self.grace_until is None else (self.grace_until - self.read_at).total_seconds()
+
+    @property
+    def effect(self) -> Effect:
+        """What is known about the effect of the request that the record was claimed for."""
+        return effect_of(
+            Status(self.status),
+            self.response_status,
+            self.grace_left,
+            tainted=self.tainted,
+            derived=self.derived,
+            wrote=self.wrote,
+            steps_done=self.steps_done,
+        )
 
     @property
     def age(self) -> float:

@@ -6,6 +6,7 @@ from typing import Final
 from uuid import UUID
 
 from django_idempotency.core.calls import Call
+from django_idempotency.core.effects import Effect, effect_of
 from django_idempotency.core.policy import AfterExpiry, Policy
 from django_idempotency.core.refs import Ref
 from django_idempotency.core.replies import Reply
@@ -33,6 +34,9 @@ class Record:
     token: UUID | None = None
     attempts: int = 1
     tainted: bool = False
+    derived: bool = False  # a downstream key was derived, and it is not proven that it did nothing
+    wrote: bool = False  # the transaction that accepted deferred work committed writes
+    steps_done: int = 0
     deferred: bool = False
     namespace: str = ""  # in which its downstream keys are derived
     on_lost_lease: LostLease = LostLease.UNKNOWN
@@ -62,6 +66,19 @@ class Record:
         Until then a client that sends it with a new key could make its effect happen twice.
         """
         return is_settled(self.status, self.grace_left)
+
+    @property
+    def effect(self) -> Effect:
+        """What is known about the effect of the request that the record was claimed for."""
+        return effect_of(
+            self.status,
+            None if self.reply is None else self.reply.status,
+            self.grace_left,
+            tainted=self.tainted,
+            derived=self.derived,
+            wrote=self.wrote,
+            steps_done=self.steps_done,
+        )
 
     @property
     def lease_over(self) -> bool:

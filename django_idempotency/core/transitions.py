@@ -47,6 +47,9 @@ class Guard(StrEnum):
     NOT_DEFERRED = "the work is not deferred"
     NOT_BEGUN = "no operation has begun"
     HAS_RUN = "an attempt has run"
+    NO_TRACE = "no earlier attempt, step, downstream key or write of the acceptance can have had an effect"
+    TRACE = "an earlier attempt, a step, a downstream key or a write of the acceptance may have had an effect"
+    NOTHING_WRITTEN = "the acceptance committed no writes"
     AUDITED = "the record is kept for audit"
     NOT_AUDITED = "the record is not kept for audit"
 
@@ -175,7 +178,7 @@ TRANSITIONS: Final[tuple[Transition, ...]] = (
     _row("T13e", S.FAILED, E.EVIDENCE, (), Edge.SAME, "webhook or operator"),
     _row("T13''", S.IN_DOUBT, E.DENIAL, (G.HAS_RUN,), S.UNKNOWN, "webhook"),
     _row("T13s", S.IN_DOUBT, E.STEP_EVIDENCE, (G.PROGRESS_AS_READ,), S.UNKNOWN, "webhook or operator"),
-    _row("T14", S.IN_DOUBT, E.DISMISS, (G.GRACE_OVER,), S.FAILED_RETRYABLE, "operator"),
+    _row("T14", S.IN_DOUBT, E.DISMISS, (G.GRACE_OVER, G.NOTHING_WRITTEN), S.FAILED_RETRYABLE, "operator"),
     _row("T14s", S.IN_DOUBT, E.STEP_DISMISS, (G.PROGRESS_AS_READ, G.GRACE_OVER), S.UNKNOWN, "operator"),
     _row("T14'", S.DEAD_LETTER, E.TRY_AGAIN, (), S.UNKNOWN, "operator"),
     _row(
@@ -218,6 +221,7 @@ TRANSITIONS: Final[tuple[Transition, ...]] = (
         S.PENDING,
         "worker",
     ),
-    _row("D6", S.PENDING, E.ABANDON, (G.RETENTION_OVER,), S.FAILED, "reaper"),
+    _row("D6", S.PENDING, E.ABANDON, (G.RETENTION_OVER, G.NO_TRACE), S.FAILED, "reaper"),
+    _row("D6d", S.PENDING, E.ABANDON, (G.RETENTION_OVER, G.TRACE), S.DEAD_LETTER, "reaper"),
     _row("A1", (), E.ANSWERED, (), S.COMPLETED, "request in atomic mode"),
 )

@@ -107,17 +107,23 @@ def _run_once(completion: Completion, work: Callable[[Attempt], tuple[T, Reply]]
         with watch_other_databases(call, using):
             result, reply = work(attempt)
         completion.store(result)
-        namespace = attempt.namespace
-        if not owned and not claims.insert_finished(call, attempt.token, reply, using, namespace=namespace):
-            raise _Beaten
-        if owned and not attempts.complete(attempt.ref, attempt.token, reply, success=reply.status < 400):
-            raise RefusedWhileTainted
+        if not _store(attempt, reply, owned=owned):
+            raise RefusedWhileTainted if owned else _Beaten
     attempt.finished = True
     publish(news)
     if not owned:
         announce(signals.reserved, call=call, using=using)
     announce(signals.completed, call=call, reply=reply, seconds=attempt.seconds, using=using)
     return result
+
+
+def _store(attempt: Attempt, reply: Reply, *, owned: bool) -> bool:
+    derived = bool(attempt.derived)
+    if owned:
+        return attempts.complete(attempt.ref, attempt.token, reply, success=reply.status < 400, derived=derived)
+    return claims.insert_finished(
+        attempt.call, attempt.token, reply, attempt.using, namespace=attempt.namespace, derived=derived
+    )
 
 
 def _claim(attempt: Attempt, news: Announcements) -> Answer | bool:

@@ -30,6 +30,7 @@ from django_idempotency.store import attempts, claims, records
 from django_idempotency.store.operations import StoredOperation
 from django_idempotency.store.records import alias
 
+Deferral: TypeAlias = tuple[StoredOperation, int, bool]  # the work, when to send it again, if writes go with it
 Write: TypeAlias = Callable[[], Mapping[str, Any] | None]
 
 
@@ -43,15 +44,17 @@ def defer(
     wanted = operation_of(function)
     wait = pick_up_seconds()  # may import Celery, which takes longer than the transaction's limit allows
 
-    def work() -> tuple[None, tuple[StoredOperation, int]]:
+    def work() -> tuple[None, Deferral]:
         added = write() if write is not None else None
-        return None, (describe_work(wanted, {**arguments, **(added or {})}), wait)
+        return None, (describe_work(wanted, {**arguments, **(added or {})}), wait, write is not None)
 
     finish(attempt, work, rerun=True, ending=_AS_DEFERRED)
 
 
-def _write_deferral(attempt: Attempt, deferral: tuple[StoredOperation, int]) -> None:
-    if not attempts.hand_over(attempt.ref, attempt.token, *deferral):
+def _write_deferral(attempt: Attempt, deferral: Deferral) -> None:
+    work, wait, wrote = deferral
+    derived = bool(attempt.derived)
+    if not attempts.hand_over(attempt.ref, attempt.token, work, wait, wrote=wrote, derived=derived):
         raise LostFence
 
 

@@ -51,7 +51,7 @@ class Ending(Generic[R]):
 def _write_response(attempt: Attempt, reply: Reply) -> None:
     """Store the response (T3). An operation whose steps are all done has its proof in the record, even of an error."""
     certain = reply.status < 400 or attempt.settled
-    if not attempts.complete(attempt.ref, attempt.token, reply, success=certain):
+    if not attempts.complete(attempt.ref, attempt.token, reply, success=certain, derived=bool(attempt.derived)):
         raise LostFence if certain or not _is_still_mine(attempt) else RefusedWhileTainted
 
 
@@ -174,7 +174,7 @@ def fail(attempt: Attempt, error: BaseException, *, proven: bool | None = None) 
     released |= isinstance(error, NotAResponse) and not attempt.derived
     if proven is None:
         proven = proves_nothing_happened(error, policy)
-    if (released or proven) and release(attempt, type(error).__name__):
+    if (released or proven) and release(attempt, type(error).__name__, proven=proven):
         return True
     doubt(attempt, type(error).__name__, error)
     return False
@@ -191,15 +191,18 @@ def proves_nothing_happened(error: BaseException, policy: Policy) -> bool:
         return False
 
 
-def release(attempt: Attempt, code: str, *, give_back: bool = False) -> bool:
+def release(attempt: Attempt, code: str, *, give_back: bool = False, proven: bool = False) -> bool:
     """Free the key (T4). False if an earlier attempt is in doubt, or the record is not this attempt's.
 
     With `give_back` the next request may even be a different one: nothing was done with the key.
     """
     try:
         with limits.limited(attempt.using, attempt.limit):
-            write = attempts.give_back if give_back else attempts.free_key
-            done = write(attempt.ref, attempt.token, code)
+            if give_back:
+                done = attempts.give_back(attempt.ref, attempt.token, code)
+            else:
+                derived = bool(attempt.derived) and not proven
+                done = attempts.free_key(attempt.ref, attempt.token, code, derived=derived)
     except StoreUnavailable:
         _leave_to_the_sweeper(attempt)
         return False
@@ -218,7 +221,7 @@ def doubt(attempt: Attempt, code: str, error: BaseException | None = None) -> bo
 
 
 def _mark_doubt(attempt: Attempt, code: str, error: BaseException | None) -> bool:
-    change = partial(attempts.mark_doubtful, attempt.ref, attempt.token, code)
+    change = partial(attempts.mark_doubtful, attempt.ref, attempt.token, code, derived=bool(attempt.derived))
     details = {
         "attempt": attempt.number,
         "seconds": round(attempt.seconds, 3),

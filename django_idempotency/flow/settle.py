@@ -23,7 +23,7 @@ from django_idempotency.core.states import Status
 from django_idempotency.exceptions import InsideTransaction
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.signals import announce, logger
-from django_idempotency.store import events, limits, verdicts
+from django_idempotency.store import events, jobs, limits, verdicts
 from django_idempotency.store.continuity import Continuity
 from django_idempotency.store.operations import Continuation
 
@@ -189,6 +189,16 @@ def make_dead_letter(
     if not events.audit(change, ref, Kind.DEAD_LETTER, actor=actor, reason=reason, details=details or {}):
         return Outcome.OVERTAKEN
     return tell_dead_letter(ref, reason)
+
+
+def end_waiting(ref: Ref, reply: Reply) -> str:
+    """End work that no worker picked up: as failed if it had no effect, else as a dead letter. Return what to count."""
+    if jobs.abandon(ref, reply):
+        return "abandoned"
+    reason = "no worker picked it up, and a part of its effect may be there"
+    if not events.audit(partial(jobs.give_up_waiting, ref), ref, Kind.DEAD_LETTER, actor="reaper", reason=reason):
+        return ""
+    return tell_dead_letter(ref, reason).value
 
 
 def tell_dead_letter(ref: Ref, reason: str) -> Outcome:

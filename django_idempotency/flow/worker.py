@@ -187,7 +187,9 @@ def _requeue(attempt: Attempt, error: NotExecuted, tries: int) -> Outcome | None
     code = type(error).__name__
     if attempt.in_doubt:
         return None
-    if not attempts.put_back(attempt.ref, attempt.token, code, conf.ATTEMPTS, int(backoff(tries))):
+    if not attempts.put_back(
+        attempt.ref, attempt.token, code, conf.ATTEMPTS, int(backoff(tries)), derived=bool(attempt.derived)
+    ):
         return None
     announce(signals.released, call=attempt.call, code=code, using=attempt.using)
     return Outcome.NOT_EXECUTED

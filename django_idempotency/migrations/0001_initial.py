@@ -98,12 +98,7 @@ class Migration(migrations.Migration):
                 ("lease_seconds", models.PositiveIntegerField(verbose_name="lease")),
                 ("grace_seconds", models.PositiveIntegerField(verbose_name="grace")),
                 ("retention_seconds", models.PositiveIntegerField(blank=True, null=True, verbose_name="retention")),
-                ("attempts", models.PositiveIntegerField(db_default=1, verbose_name="attempts")),
                 ("steps_done", models.PositiveIntegerField(db_default=0, verbose_name="steps done")),
-                (
-                    "reconcile_attempts",
-                    models.PositiveIntegerField(db_default=0, verbose_name="reconcile attempts"),
-                ),
                 ("locked_until", models.DateTimeField(blank=True, null=True, verbose_name="locked until")),
                 ("reconcile_after", models.DateTimeField(blank=True, null=True, verbose_name="reconcile after")),
                 ("completed_at", models.DateTimeField(blank=True, null=True, verbose_name="completed at")),
@@ -118,6 +113,7 @@ class Migration(migrations.Migration):
                     models.PositiveSmallIntegerField(blank=True, null=True, verbose_name="response status"),
                 ),
                 ("tainted", models.BooleanField(db_default=False, verbose_name="an earlier attempt is in doubt")),
+                ("derived", models.BooleanField(db_default=False, verbose_name="a downstream key was derived")),
                 ("deferred", models.BooleanField(db_default=False, verbose_name="a worker does the work")),
                 (
                     "status",
@@ -138,6 +134,12 @@ class Migration(migrations.Migration):
                 ),
                 ("response_headers", models.TextField(blank=True, db_default="", verbose_name="response headers")),
                 ("response_body", models.BinaryField(blank=True, null=True, verbose_name="response body")),
+                ("attempts", models.PositiveSmallIntegerField(db_default=1, verbose_name="attempts")),
+                (
+                    "reconcile_attempts",
+                    models.PositiveSmallIntegerField(db_default=0, verbose_name="reconcile attempts"),
+                ),
+                ("wrote", models.BooleanField(db_default=False, verbose_name="the acceptance committed writes")),
                 ("arguments", models.TextField(blank=True, db_default="", verbose_name="arguments")),
                 ("progress", models.TextField(blank=True, db_default="", verbose_name="progress")),
                 (

@@ -10,6 +10,7 @@ from django_idempotency.store.dialects import Statement, among_states
 from django_idempotency.store.operations import StoredOperation
 from django_idempotency.store.records import ANSWER, reply_values
 
+_DERIVED: Final = "derived = (derived OR %(derived)s)"
 _MINE: Final = "scope = %(scope)s AND id = %(id)s AND attempt_token = %(token)s"
 
 # While an earlier attempt is in doubt, an error response proves nothing: that attempt may still land. An operation
@@ -17,7 +18,7 @@ _MINE: Final = "scope = %(scope)s AND id = %(id)s AND attempt_token = %(token)s"
 COMPLETE = Statement(
     "T3 T3'",
     f"""
-    UPDATE idempotency_key SET status = 'completed', last_error_code = '', {ANSWER}
+    UPDATE idempotency_key SET status = 'completed', last_error_code = '', {_DERIVED}, {ANSWER}
     WHERE {_MINE} AND status {among_states(Status.OWNED)} AND (%(success)s OR NOT tainted)
     """,
     hot=True,
@@ -28,18 +29,20 @@ RELEASE = Statement(
     "T4",
     f"""
     UPDATE idempotency_key
-    SET status = 'failed_retryable', last_error_code = %(code)s, locked_until = NULL,
+    SET status = 'failed_retryable', last_error_code = %(code)s, locked_until = NULL, {_DERIVED},
         expires_at = {{now + retention_seconds}}
     WHERE {_MINE} AND status = 'in_progress' AND NOT tainted AND NOT deferred AND steps_done = 0
     """,
 )
 
-# Without a fingerprint the key is as good as new: the client may correct its request and keep its key.
+# Without a fingerprint the key is as good as new: the client may correct its request and keep its key. After a
+# downstream call it may not, because a different request would send the same downstream keys.
 GIVE_BACK = Statement(
     "T4",
     f"""
     UPDATE idempotency_key
-    SET status = 'failed_retryable', last_error_code = %(code)s, locked_until = NULL, fingerprint = '', attempts = 0,
+    SET status = 'failed_retryable', last_error_code = %(code)s, locked_until = NULL, attempts = 0,
+        fingerprint = CASE WHEN derived THEN fingerprint ELSE '' END,
         expires_at = {{now + retention_seconds}}
     WHERE {_MINE} AND status = 'in_progress' AND NOT tainted AND NOT deferred AND steps_done = 0
     """,
@@ -49,7 +52,8 @@ DOUBT = Statement(
     "T5",
     f"""
     UPDATE idempotency_key
-    SET status = 'unknown', last_error_code = %(code)s, locked_until = NULL, reconcile_after = {{now}}
+    SET status = 'unknown', last_error_code = %(code)s, locked_until = NULL, reconcile_after = {{now}},
+        {_DERIVED}
     WHERE {_MINE} AND status = 'in_progress'
     """,
 )
@@ -64,13 +68,12 @@ EXTEND = Statement(
 )
 
 # An operation that has begun keeps its name and progress. `run_name` is set last: MySQL reads what it has just set.
-# Work that is in doubt, or that did a step, is never abandoned as if nothing had been done: it does not expire.
 DEFER = Statement(
     "D0",
     f"""
     UPDATE idempotency_key
     SET status = 'pending', deferred = TRUE, on_lost_lease = 'resume', locked_until = {{now + %(pick_up)s}},
-        expires_at = {{now + CASE WHEN tainted OR steps_done > 0 THEN NULL ELSE retention_seconds END}},
+        expires_at = {{now + retention_seconds}}, {_DERIVED}, wrote = (wrote OR %(wrote)s),
         progress = CASE WHEN run_name = '' THEN %(progress)s ELSE progress END,
         arguments = CASE WHEN run_name = '' THEN %(arguments)s ELSE arguments END,
         run_name = CASE WHEN run_name = '' THEN %(run_name)s ELSE run_name END
@@ -83,8 +86,7 @@ REQUEUE = Statement(
     f"""
     UPDATE idempotency_key
     SET status = 'pending', last_error_code = %(code)s, attempts = attempts + 1,
-        locked_until = {{now + %(pick_up)s}},
-        expires_at = {{now + CASE WHEN steps_done > 0 THEN NULL ELSE retention_seconds END}}
+        locked_until = {{now + %(pick_up)s}}, expires_at = {{now + retention_seconds}}, {_DERIVED}
     WHERE {_MINE} AND status = 'in_progress' AND deferred AND NOT tainted AND attempts < %(cap)s
     """,
 )
@@ -100,15 +102,15 @@ PICK_UP = Statement(
 )
 
 
-def complete(ref: Ref, token: UUID, reply: Reply, *, success: bool) -> bool:
+def complete(ref: Ref, token: UUID, reply: Reply, *, success: bool, derived: bool = False) -> bool:
     """Store the response (T3, T3'). False if the record is no longer this attempt's to end."""
     values = reply_values(reply)
-    return COMPLETE.apply(ref, token=token, success=success, **values)
+    return COMPLETE.apply(ref, token=token, success=success, derived=derived, **values)
 
 
-def free_key(ref: Ref, token: UUID, code: str) -> bool:
-    """Free the key for the next request: it is proven that nothing happened (T4)."""
-    return RELEASE.apply(ref, token=token, code=code[:64])
+def free_key(ref: Ref, token: UUID, code: str, *, derived: bool = False) -> bool:
+    """Free the key for the next request (T4). `derived`: it is not proven that a downstream call did nothing."""
+    return RELEASE.apply(ref, token=token, code=code[:64], derived=derived)
 
 
 def give_back(ref: Ref, token: UUID, code: str) -> bool:
@@ -116,9 +118,9 @@ def give_back(ref: Ref, token: UUID, code: str) -> bool:
     return GIVE_BACK.apply(ref, token=token, code=code[:64])
 
 
-def mark_doubtful(ref: Ref, token: UUID, code: str) -> bool:
+def mark_doubtful(ref: Ref, token: UUID, code: str, *, derived: bool = False) -> bool:
     """Make the outcome unknown, due for reconciliation at once (T5)."""
-    return DOUBT.apply(ref, token=token, code=code[:64])
+    return DOUBT.apply(ref, token=token, code=code[:64], derived=derived)
 
 
 def extend(ref: Ref, token: UUID, lease: int, grace: int) -> bool:
@@ -127,9 +129,11 @@ def extend(ref: Ref, token: UUID, lease: int, grace: int) -> bool:
     return EXTEND.apply(ref, token=token, **values)
 
 
-def hand_over(ref: Ref, token: UUID, operation: StoredOperation, pick_up: int) -> bool:
+def hand_over(
+    ref: Ref, token: UUID, operation: StoredOperation, pick_up: int, *, wrote: bool = False, derived: bool = False
+) -> bool:
     """Hand the work to a worker (D0). The row is the outbox."""
-    return DEFER.apply(ref, token=token, pick_up=pick_up, **operation.values)
+    return DEFER.apply(ref, token=token, pick_up=pick_up, wrote=wrote, derived=derived, **operation.values)
 
 
 def pick_up(ref: Ref, read_token: UUID, token: UUID) -> bool:
@@ -137,7 +141,7 @@ def pick_up(ref: Ref, read_token: UUID, token: UUID) -> bool:
     return PICK_UP.apply(ref, read_token=read_token, token=token)
 
 
-def put_back(ref: Ref, token: UUID, code: str, cap: int, pick_up: int) -> bool:
+def put_back(ref: Ref, token: UUID, code: str, cap: int, pick_up: int, *, derived: bool = False) -> bool:
     """Let the work wait for a worker again: it is proven that nothing happened (D5)."""
-    values = {"code": code[:64], "cap": cap, "pick_up": pick_up}
+    values = {"code": code[:64], "cap": cap, "pick_up": pick_up, "derived": derived}
     return REQUEUE.apply(ref, token=token, **values)

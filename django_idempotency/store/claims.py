@@ -36,9 +36,10 @@ CLAIM = _insert_once(
 # Nothing of an atomic request is under way once its row is there: it has no grace period, and ran when it was made.
 INSERT_FINISHED = _insert_once(
     "A1",
-    "status, response_status, response_headers, response_body, response_schema_version, completed_at, expires_at",
-    "'completed', %(response_status)s, %(response_headers)s, %(response_body)s, %(schema_version)s, {now}, "
-    "{now + %(retention)s}",
+    "status, derived, response_status, response_headers, response_body, response_schema_version, completed_at, "
+    "expires_at",
+    "'completed', %(derived)s, %(response_status)s, %(response_headers)s, %(response_body)s, %(schema_version)s, "
+    "{now}, {now + %(retention)s}",
 )
 
 ACCEPT = _insert_once(
@@ -70,7 +71,7 @@ _RENEWED: Final = """
 """
 _FROM_THE_START: Final = """
     on_lost_lease = %(on_lost_lease)s, run_name = '', arguments = '', progress = '', steps_done = 0,
-    recovery_point = ''
+    recovery_point = '', derived = FALSE, wrote = FALSE
 """
 # The writes of an operation's steps are there: it continues after them instead of repeating them.
 _FROM_THE_LAST_STEP: Final = """
@@ -150,9 +151,12 @@ def look(call: Call, using: str) -> tuple[bool, Record | None]:
     return bool(alone), make_record(Columns._make(record)) if record[0] is not None else None
 
 
-def insert_finished(call: Call, token: UUID, reply: Reply, using: str, *, namespace: str) -> bool:
+def insert_finished(
+    call: Call, token: UUID, reply: Reply, using: str, *, namespace: str, derived: bool = False
+) -> bool:
     """Insert the finished row of an atomic request (A1). False if the key has a record."""
-    return INSERT_FINISHED.insert(using, {**identity(call, token), **reply_values(reply), "namespace": namespace})
+    values = {**identity(call, token), **reply_values(reply), "namespace": namespace, "derived": derived}
+    return INSERT_FINISHED.insert(using, values)
 
 
 def accept(call: Call, token: UUID, operation: StoredOperation, pick_up: int, using: str, *, namespace: str) -> bool:

@@ -72,11 +72,22 @@ EXHAUST = Statement(
     """,
 )
 
+_TRACED: Final = "(tainted OR derived OR wrote OR steps_done > 0)"
 ABANDON = Statement(
     "D6",
     f"""
     UPDATE idempotency_key SET status = 'failed', last_error_code = 'abandoned', {ANSWER}
-    WHERE {_HERE} AND status = 'pending' AND expires_at <= {{now}}
+    WHERE {_HERE} AND status = 'pending' AND expires_at <= {{now}} AND NOT {_TRACED}
+    """,
+)
+
+# Work that may have had a part of its effect is left to a person instead.
+GIVE_UP_WAITING = Statement(
+    "D6d",
+    f"""
+    UPDATE idempotency_key
+    SET status = 'dead_letter', last_error_code = 'abandoned', locked_until = NULL, expires_at = NULL
+    WHERE {_HERE} AND status = 'pending' AND expires_at <= {{now}} AND {_TRACED}
     """,
 )
 
@@ -152,8 +163,13 @@ def exhaust(ref: Ref, cap: int, reply: Reply) -> bool:
 
 
 def abandon(ref: Ref, reply: Reply) -> bool:
-    """Fail work that no worker ever picked up (D6)."""
+    """Fail work that no worker ever picked up, and that cannot have had an effect (D6)."""
     return ABANDON.apply(ref, **reply_values(reply))
+
+
+def give_up_waiting(ref: Ref) -> bool:
+    """Leave work to a person that no worker picked up, although a part of its effect may be there (D6d)."""
+    return GIVE_UP_WAITING.apply(ref)
 
 
 def retire(ref: Ref) -> bool:

@@ -30,6 +30,9 @@ class Columns(NamedTuple):
     attempt_token: UUID | str | None
     attempts: int
     tainted: bool
+    derived: bool
+    wrote: bool
+    steps_done: int
     deferred: bool
     namespace: str
     on_lost_lease: str
@@ -84,6 +87,9 @@ def make_record(columns: Columns) -> Record:
         token=None if columns.attempt_token is None else _uuid(columns.attempt_token),
         attempts=columns.attempts,
         tainted=bool(columns.tainted),
+        derived=bool(columns.derived),
+        wrote=bool(columns.wrote),
+        steps_done=columns.steps_done,
         deferred=bool(columns.deferred),
         namespace=columns.namespace,
         on_lost_lease=LostLease(columns.on_lost_lease),

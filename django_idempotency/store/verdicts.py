@@ -11,13 +11,14 @@ from django_idempotency.store.records import ANSWER, reply_values
 _HERE = "scope = %(scope)s AND id = %(id)s"
 # Settling gives all tries back. If steps are done, the record does not expire: their writes must not be forgotten.
 _SETTLED = """
-    tainted = FALSE, reconcile_after = NULL, reconcile_attempts = 0,
+    tainted = FALSE, derived = FALSE, reconcile_after = NULL, reconcile_attempts = 0,
     expires_at = {now + CASE WHEN steps_done > 0 THEN NULL ELSE retention_seconds END}
 """
 # A verdict counts for the attempt it was asked about: the token is the one that was read before the poll.
 _AS_READ = f"{_HERE} AND status = 'unknown' AND attempt_token = %(read_token)s"
 
-LANDED = Statement("T9", f"UPDATE idempotency_key SET status = 'completed', {ANSWER} WHERE {_AS_READ}")
+# What landed was sent downstream: an error response does not show that nothing happened.
+LANDED = Statement("T9", f"UPDATE idempotency_key SET status = 'completed', derived = TRUE, {ANSWER} WHERE {_AS_READ}")
 
 NOT_EXECUTED = Statement(
     "T10",
@@ -27,11 +28,13 @@ NOT_EXECUTED = Statement(
     """,
 )
 
+# The verdict is about the worker's attempt: what the view derived before it deferred the work is not asked about.
 NOT_EXECUTED_DEFERRED = Statement(
     "T10",
     f"""
     UPDATE idempotency_key
-    SET status = 'pending', locked_until = {{now + %(pick_up)s}}, {_SETTLED}
+    SET status = 'pending', locked_until = {{now + %(pick_up)s}}, tainted = FALSE, reconcile_after = NULL,
+        reconcile_attempts = 0, expires_at = {{now + retention_seconds}}
     WHERE {_AS_READ} AND deferred AND grace_until <= {{now}}
     """,
 )
@@ -79,7 +82,7 @@ POSTPONE = Statement("T11p", f"UPDATE idempotency_key SET reconcile_after = {{no
 EVIDENCE = Statement(
     "T13",
     f"""
-    UPDATE idempotency_key SET status = 'completed', {ANSWER}
+    UPDATE idempotency_key SET status = 'completed', derived = TRUE, {ANSWER}
     WHERE {_HERE} AND status {among_states(Status.SETTLEABLE)}
     """,
 )
@@ -92,12 +95,13 @@ DENIAL = Statement(
     """,
 )
 
-# An operator's word is a new start: it gives all attempts back.
+# An operator's word is a new start: it gives all attempts back. The view must not run again after writes that its
+# acceptance committed, so such work is tried again instead.
 DISMISS = Statement(
     "T14",
     f"""
     UPDATE idempotency_key SET status = 'failed_retryable', attempts = 0, {_SETTLED}
-    WHERE {_HERE} AND status {among_states(Status.IN_DOUBT)} AND grace_until <= {{now}}
+    WHERE {_HERE} AND status {among_states(Status.IN_DOUBT)} AND grace_until <= {{now}} AND NOT wrote
     """,
 )
 

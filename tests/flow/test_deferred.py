@@ -11,8 +11,8 @@ from django.db import connection, transaction
 from django.db.models import F, Value
 from django.test.utils import CaptureQueriesContext
 
-from django_idempotency import Reply, json_reply, maintenance
-from django_idempotency.core.decisions import Accepted, Replay
+from django_idempotency import Reply, json_reply, maintenance, signals
+from django_idempotency.core.decisions import Accepted, InDoubt, Replay
 from django_idempotency.core.progress import Progress
 from django_idempotency.exceptions import (
     AlreadyFinished,
@@ -28,11 +28,13 @@ from django_idempotency.fields import StatementNow
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.claim import begin
 from django_idempotency.flow.deferred import defer
+from django_idempotency.flow.resolve import try_again
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.operations import Op, enqueue, operation, perform
 from django_idempotency.reconciliation import NotLanded, StepLanded, resolve
 from testproject.payments.models import LedgerEntry
 from tests.flow.test_doubtful_steps import careful
+from tests.kit.calls import heard
 from tests.kit.databases import elsewhere, nobody_answers
 from tests.kit.exports import MESSAGES, STEPS, asking, export, failing, note, unlucky
 from tests.kit.rides import WORLD, Killed, a_call, book, claimed, lease_over
@@ -61,7 +63,7 @@ def deferred(function: Any = export, **arguments: Any) -> Attempt:
 
 
 def record() -> IdempotencyKey:
-    return IdempotencyKey.objects.get()
+    return IdempotencyKey.objects.with_time().get()
 
 
 def booked() -> list[str]:
@@ -336,13 +338,29 @@ def test_work_that_no_worker_took_ends_as_a_failure() -> None:
     assert perform(attempt.call.id) == "overtaken"
 
 
-def test_what_is_in_doubt_is_never_abandoned() -> None:
+@pytest.mark.parametrize("trace", ["tainted", "derived", "wrote", "steps_done"])
+def test_work_that_may_have_had_a_part_of_its_effect_is_never_abandoned(trace: str) -> None:
+    """It waits for a person, and goes on once a worker is there again."""
     attempt = claimed(str(uuid4()))
-    lease_over()
-    again = begin(a_call(attempt.call.key))
-    assert isinstance(again, Attempt)
-    defer(again, export, {"title": "may"})
-    assert (record().status, record().tainted, record().expires_at) == ("pending", True, None)
+    if trace == "tainted":
+        lease_over()
+        again = begin(a_call(attempt.call.key))
+        assert isinstance(again, Attempt)
+        attempt = again
+    attempt.derived = ("charge",) if trace == "derived" else ()
+    defer(attempt, export, {"title": "may"}, dict if trace == "wrote" else None)
+    if trace == "steps_done":
+        IdempotencyKey.objects.update(steps_done=1)
+    assert getattr(record(), trace)
+    with heard(signals.dead_lettered) as told:
+        IdempotencyKey.objects.update(expires_at=F("created_at") - AGO)
+        assert maintenance.reap()["dead_letter"] == 1
+    assert len(told) == 1
+    assert (record().status, record().last_error_code, record().expires_at) == ("dead_letter", "abandoned", None)
+    assert IdempotencyEvent.objects.get(kind="dead letter").actor == "reaper"
+    assert isinstance(begin(a_call(attempt.call.key)), InDoubt)
+    assert try_again(attempt.call.id, by="ops", reason="workers are back") == "asked"
+    assert maintenance.resume() == {"sent": 1}
 
 
 @pytest.mark.parametrize("attempts", [1, 99])
@@ -373,7 +391,7 @@ def test_work_that_a_person_gave_back_goes_on_when_it_is_deferred_again() -> Non
     again = begin(attempt.call)
     assert isinstance(again, Attempt)
     defer(again, failing, {})
-    assert (record().status, record().recovery_point, record().expires_at) == ("pending", "booked", None)
+    assert (record().status, record().recovery_point, record().effect) == ("pending", "booked", "possible")
     assert perform(MESSAGES[1]) == "inconclusive"
     assert booked() == ["booked"], "the step that was done is not done again"
 

@@ -71,6 +71,8 @@ def columns_for(status: Status, on: frozenset[str]) -> Row:
         "grace_until": now + (PAST if "grace over" in on else FUTURE),
         "last_run_at": now + (2 * PAST if "idle" in on else PAST),
         "tainted": "tainted" in on,
+        "derived": "derived" in on,
+        "wrote": "wrote" in on,
         "run_name": "import" if on & {"begun", "stepped"} else "",
         "steps_done": 1 if "stepped" in on else 0,
         "progress": "[1]" if "stepped" in on else "",

@@ -31,6 +31,7 @@ class Facts:
     read_token: UUID = field(default_factory=uuid4)
     new_token: UUID = field(default_factory=uuid4)
     success: bool = True
+    derives: bool = False
     steps_done: int = 0
     cap: int = 10
     restart: bool = False
@@ -85,6 +86,11 @@ def held(guard: Guard, row: Row, facts: Facts, event: Event) -> bool:
             return bool(row["steps_done"] == 0)
         case Guard.PROGRESS_AS_READ:
             return bool(row["steps_done"] == facts.steps_done)
+        case Guard.TRACE | Guard.NO_TRACE:
+            trace = row["tainted"] or row["derived"] or row["wrote"] or row["steps_done"] > 0
+            return bool(trace) is (guard is Guard.TRACE)
+        case Guard.NOTHING_WRITTEN:
+            return not row["wrote"]
         case Guard.GRACE_OVER:
             return past(row["grace_until"])
         case Guard.TRIES_LEFT | Guard.NO_TRIES_LEFT:
@@ -153,6 +159,8 @@ class Verb:
 NEW: Final[Mapping[str, Any]] = {
     "attempts": 1,
     "tainted": False,
+    "derived": False,
+    "wrote": False,
     "locked_until": None,
     "deferred": False,
     "run_name": "",

@@ -70,9 +70,13 @@ def _answered(row: Row, facts: Facts) -> Row:
     }
 
 
+def _landed(row: Row, facts: Facts) -> Row:
+    return {**_answered(row, facts), "derived": True}
+
+
 def _finished(row: Row, facts: Facts) -> Row:
     inserted = _inserted(row, facts) | {"last_run_at": None, "grace_until": None}
-    return {**inserted, **_answered(inserted, facts)}
+    return {**inserted, **_answered(inserted, facts), "derived": facts.derives}
 
 
 def _accepted(row: Row, facts: Facts) -> Row:
@@ -84,6 +88,7 @@ def _renewed(row: Row, facts: Facts) -> Row:
     emptied = {"response_status": None, "response_headers": "", "response_body": None, "response_schema_version": None}
     forgotten = {"deferred": False, "run_name": "", "arguments": "", "progress": "", "recovery_point": ""}
     fresh = {"tainted": False, "steps_done": 0, "reconcile_after": None, "reconcile_attempts": 0, "last_error_code": ""}
+    fresh |= {"derived": False, "wrote": False}
     times = {"locked_until": later(LEASE), "expires_at": None, "completed_at": None}
     return {**_identity(facts.call, facts), **emptied, **forgotten, **fresh, **times}
 
@@ -92,16 +97,22 @@ def _retried(row: Row, facts: Facts) -> Row:
     """Where steps are done, the operation goes on from them."""
     names = ("run_name", "arguments", "progress", "recovery_point", "steps_done")
     kept = {name: row[name] for name in names} | {"on_lost_lease": "resume"} if row["steps_done"] else {}
+    kept |= {"derived": row["derived"], "wrote": row["wrote"]}
     return {**_renewed(row, facts), **kept, "attempts": row["attempts"] + 1}
 
 
-def _released(row: Row, facts: Facts) -> Row:
+def _derived(row: Row, facts: Facts) -> Row:
+    return {"derived": row["derived"] or facts.derives}
+
+
+def _freed(row: Row, facts: Facts) -> Row:
     return {"last_error_code": "Oops", "locked_until": None, "expires_at": later(row["retention_seconds"])}
 
 
 def _disproved(row: Row, facts: Facts) -> Row:
     return {
         "tainted": False,
+        "derived": False,
         "reconcile_after": None,
         "reconcile_attempts": 0,
         "expires_at": None if row["steps_done"] else later(row["retention_seconds"]),
@@ -113,15 +124,14 @@ def _queued(row: Row, facts: Facts) -> Row:
 
 
 def _deferred(row: Row, facts: Facts) -> Row:
-    """What was begun goes on with what stands there; what did something is never abandoned."""
+    """What was begun goes on with what stands there."""
     fresh = {name: value if name == "deferred" or not row["run_name"] else row[name] for name, value in WORK.items()}
-    kept = {"expires_at": None} if row["tainted"] or row["steps_done"] else {}
-    return {**_queued(row, facts), **fresh, "on_lost_lease": "resume", **kept}
+    done = {"wrote": True, **_derived(row, facts)}
+    return {**_queued(row, facts), **fresh, "on_lost_lease": "resume", **done}
 
 
 def _requeued(row: Row, facts: Facts) -> Row:
-    kept = {"expires_at": None} if row["steps_done"] else {}
-    return {**_queued(row, facts), "last_error_code": "Oops", "attempts": row["attempts"] + 1, **kept}
+    return {**_queued(row, facts), **_derived(row, facts), "last_error_code": "Oops", "attempts": row["attempts"] + 1}
 
 
 def _doubted(code: str) -> Row:
@@ -174,7 +184,9 @@ ALL: Final = (
         "insert_finished",
         claims.INSERT_FINISHED,
         Event.ANSWERED,
-        lambda _, facts: claims.insert_finished(facts.call, facts.new_token, REPLY, ON, namespace=NAMESPACE),
+        lambda _, facts: claims.insert_finished(
+            facts.call, facts.new_token, REPLY, ON, namespace=NAMESPACE, derived=facts.derives
+        ),
         _finished,
     ),
     Verb(
@@ -205,29 +217,35 @@ ALL: Final = (
         "complete",
         attempts.COMPLETE,
         Event.ANSWERED,
-        lambda record, facts: attempts.complete(at(record), facts.read_token, REPLY, success=facts.success),
-        lambda row, facts: {**_answered(row, facts), "last_error_code": ""},
+        lambda record, facts: attempts.complete(
+            at(record), facts.read_token, REPLY, success=facts.success, derived=facts.derives
+        ),
+        lambda row, facts: {**_answered(row, facts), **_derived(row, facts), "last_error_code": ""},
     ),
     Verb(
         "release",
         attempts.RELEASE,
         Event.NOT_EXECUTED,
-        lambda record, facts: attempts.free_key(at(record), facts.read_token, "Oops"),
-        _released,
+        lambda record, facts: attempts.free_key(at(record), facts.read_token, "Oops", derived=facts.derives),
+        lambda row, facts: {**_freed(row, facts), **_derived(row, facts)},
     ),
     Verb(
         "give_back",
         attempts.GIVE_BACK,
         Event.NOT_EXECUTED,
         lambda record, facts: attempts.give_back(at(record), facts.read_token, "Oops"),
-        lambda row, facts: {**_released(row, facts), "fingerprint": "", "attempts": 0},
+        lambda row, facts: {
+            **_freed(row, facts),
+            "fingerprint": row["fingerprint"] if row["derived"] else "",
+            "attempts": 0,
+        },
     ),
     Verb(
         "doubt",
         attempts.DOUBT,
         Event.IN_DOUBT,
-        lambda record, facts: attempts.mark_doubtful(at(record), facts.read_token, "Oops"),
-        lambda row, facts: _doubted("Oops"),
+        lambda record, facts: attempts.mark_doubtful(at(record), facts.read_token, "Oops", derived=facts.derives),
+        lambda row, facts: {**_doubted("Oops"), **_derived(row, facts)},
     ),
     Verb(
         "extend",
@@ -240,7 +258,9 @@ ALL: Final = (
         "defer",
         attempts.DEFER,
         Event.DEFER,
-        lambda record, facts: attempts.hand_over(at(record), facts.read_token, RUN, PICK_UP),
+        lambda record, facts: attempts.hand_over(
+            at(record), facts.read_token, RUN, PICK_UP, wrote=True, derived=facts.derives
+        ),
         _deferred,
     ),
     Verb(
@@ -254,7 +274,9 @@ ALL: Final = (
         "requeue",
         attempts.REQUEUE,
         Event.NOT_EXECUTED,
-        lambda record, facts: attempts.put_back(at(record), facts.read_token, "Oops", facts.cap, PICK_UP),
+        lambda record, facts: attempts.put_back(
+            at(record), facts.read_token, "Oops", facts.cap, PICK_UP, derived=facts.derives
+        ),
         _requeued,
     ),
     Verb(
@@ -289,7 +311,7 @@ ALL: Final = (
         verdicts.LANDED,
         Event.LANDED,
         lambda record, facts: verdicts.land(at(record), facts.read_token, REPLY),
-        _answered,
+        _landed,
     ),
     Verb(
         "not_executed",
@@ -304,7 +326,7 @@ ALL: Final = (
         verdicts.NOT_EXECUTED_DEFERRED,
         Event.NOT_LANDED,
         lambda record, facts: verdicts.requeue_deferred(at(record), facts.read_token, PICK_UP),
-        lambda row, facts: {**_queued(row, facts), **_disproved(row, facts)},
+        lambda row, facts: {**_disproved(row, facts), **_queued(row, facts), "derived": row["derived"]},
         target=Status.PENDING,
     ),
     Verb(
@@ -347,7 +369,7 @@ ALL: Final = (
         verdicts.EVIDENCE,
         Event.EVIDENCE,
         lambda record, facts: verdicts.confirm(at(record), REPLY),
-        _answered,
+        _landed,
     ),
     Verb(
         "denial",
@@ -428,6 +450,14 @@ ALL: Final = (
         Event.ABANDON,
         lambda record, facts: jobs.abandon(at(record), REPLY),
         lambda row, facts: {**_answered(row, facts), "last_error_code": "abandoned"},
+    ),
+    Verb(
+        "give_up_waiting",
+        jobs.GIVE_UP_WAITING,
+        Event.ABANDON,
+        lambda record, facts: jobs.give_up_waiting(at(record)),
+        lambda row, facts: {"last_error_code": "abandoned", "locked_until": None, "expires_at": None},
+        target=Status.DEAD_LETTER,
     ),
     Verb(
         "expire",

@@ -1,7 +1,7 @@
 """One record in every state under every combination of guards, and what a statement does to it."""
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import chain, product
 from uuid import UUID, uuid4
 
 from django_idempotency import Status
@@ -36,18 +36,34 @@ KNOBS = {
     Guard.NOT_DEFERRED: "deferred",
     Guard.NOT_BEGUN: "begun",
     Guard.HAS_RUN: "never ran",
+    Guard.NO_TRACE: "wrote",
+    Guard.TRACE: "wrote",
+    Guard.NOTHING_WRITTEN: "wrote",
     Guard.AUDITED: "audited",
     Guard.NOT_AUDITED: "audited",
 }
-ALSO = {"complete": "success", "retry": "stepped"}  # what else a statement looks at
-EVERY = frozenset({*KNOBS.values(), *ALSO.values()})
+ALSO = {  # what else a statement looks at
+    "complete": {"success", "derives"},
+    "retry": {"stepped"},
+    "abandon": {"tainted", "derived", "stepped"},
+    "give_up_waiting": {"tainted", "derived", "stepped"},
+    "give_back": {"derived"},
+    **{name: {"derives"} for name in ("insert_finished", "release", "doubt", "defer", "requeue")},
+}
+EVERY = frozenset({*KNOBS.values(), *chain.from_iterable(ALSO.values())})
 
 
 def a_world(status: Status | None, on: frozenset[str], key: str = "key") -> tuple[UUID, Facts]:
     """A record in this state with these knobs on, and a caller to match."""
     steps = 0 if "progress" in on else 1
     facts = Facts(
-        key=key, success="success" in on, restart="resumable" in on, soft="audited" in on, cap=5, steps_done=steps
+        key=key,
+        success="success" in on,
+        derives="derives" in on,
+        restart="resumable" in on,
+        soft="audited" in on,
+        cap=5,
+        steps_done=steps,
     )
     IdempotencyKey.objects.filter(key=key).delete()
     if status is not None:
@@ -71,7 +87,7 @@ def favourable(verb: Verb, status: Status | None) -> frozenset[str]:
 def mattering(verb: Verb) -> frozenset[str]:
     """The knobs that the verb looks at."""
     guards = {KNOBS[guard] for transition in verb.transitions for guard in transition.guards}
-    return frozenset(guards | ({ALSO[verb.name]} if verb.name in ALSO else set()))
+    return frozenset(guards | ALSO.get(verb.name, set()))
 
 
 def combinations(verb: Verb) -> Iterator[frozenset[str]]:
