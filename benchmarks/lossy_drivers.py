@@ -54,27 +54,27 @@ def run(client: Any, base: str, calls: int, outbox: Outbox, results: Results) ->
         with outbox.once(name):
             results.add(name, client.post(f"{base}/payments/", json=order(name), timeout=TIMEOUT))
 
-    for name, result in outbox.resume(client, timeout=TIMEOUT):
+    for name, result in outbox.resume(client, origin=base, timeout=TIMEOUT):
         print(f"resumed {name}: {result!r}")
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(call, results.missing(calls)))
 
 
-def run_httpx(*arguments: Any) -> None:
-    with httpx.Client(transport=IdempotentTransport(rules=RULES), headers=credentials()) as client:
-        run(client, *arguments)
+def run_httpx(base: str, *arguments: Any) -> None:
+    with httpx.Client(transport=IdempotentTransport(origins=[base], rules=RULES), headers=credentials()) as client:
+        run(client, base, *arguments)
 
 
-def run_requests(*arguments: Any) -> None:
+def run_requests(base: str, *arguments: Any) -> None:
     with requests.Session() as session:
-        session.mount("http://", IdempotentAdapter(rules=RULES, pool_maxsize=AT_ONCE))
+        session.mount(base, IdempotentAdapter(origins=[base], rules=RULES, pool_maxsize=AT_ONCE))
         session.headers.update(credentials())
-        run(session, *arguments)
+        run(session, base, *arguments)
 
 
 async def run_async(base: str, calls: int, outbox: Outbox, results: Results) -> None:
     places = asyncio.Semaphore(AT_ONCE)
-    transport = AsyncIdempotentTransport(rules=RULES)
+    transport = AsyncIdempotentTransport(origins=[base], rules=RULES)
     async with httpx.AsyncClient(transport=transport, headers=credentials(), timeout=TIMEOUT) as client:
 
         async def call(name: str) -> None:
@@ -82,7 +82,7 @@ async def run_async(base: str, calls: int, outbox: Outbox, results: Results) -> 
                 with outbox.once(name):
                     results.add(name, await client.post(f"{base}/payments/", json=order(name)))
 
-        async for name, result in outbox.aresume(client):
+        async for name, result in outbox.aresume(client, origin=base):
             print(f"resumed {name}: {result!r}")
         await asyncio.gather(*map(call, results.missing(calls)))
 

@@ -7,11 +7,20 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, Protocol
+from urllib.parse import urljoin, urlsplit
 
 # The body is kept decoded. Cookies are credentials.
 _NOT_KEPT: Final = {"content-encoding", "content-length", "transfer-encoding", "connection", "keep-alive", "set-cookie"}
 # Not those about credentials, a limit, a route or a service that is away: the call may yet have another outcome.
 _FINAL: Final = {*range(200, 300), *range(400, 500)} - {401, 403, 404, 405, 407, 408, 421, 425, 429}
+
+
+def find_origin(url: object) -> tuple[str, str, int | None]:
+    """Return the scheme, host and port of an address; an empty host if it has none."""
+    with suppress(ValueError):
+        parts = urlsplit(str(url).replace("\\", "/"))  # as libraries and browsers read it
+        return parts.scheme, parts.hostname or "", parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return "", "", None
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,12 @@ class ReceivedResponse:
             date = parsedate_to_datetime(value).replace(tzinfo=UTC)  # each date of HTTP is in GMT
             return max((date - datetime.now(UTC)).total_seconds(), 0.0)
         return 0.0
+
+    def find_location(self, url: str) -> str:
+        """Return the address of Location, which may be relative to `url`. Without a Location it is `url`."""
+        with suppress(ValueError):
+            return urljoin(url, self.headers.get("location", ""))
+        return ""
 
     def without_transport(self) -> "ReceivedResponse":
         """Return the response as the outbox stores it."""

@@ -6,9 +6,10 @@ CallError
 ├── InProgress         the first request with this key is still running
 ├── OutcomeUnknown     the service does not know yet whether the request took effect
 ├── KeyExpired         the service no longer has the response
-├── NothingDone        it is proven that the request had no effect
+├── NothingDone        it is proven that no try of the request had an effect
 ├── ChangedRequest     not sent: another request was sent with this key or name before
 ├── UnrepeatableBody   not sent: the body can be sent only once
+├── OtherOrigin        not sent: the address, or the one that it redirects to, is not the service's
 └── TooOld             not sent: the service may have forgotten the key of this open call
 """
 
@@ -17,7 +18,7 @@ from typing import Any, Final
 from django_idempotency.client.calls import ReceivedResponse
 
 __all__ = ["CallError", "InProgress", "KeyExpired", "KeyRejected", "KeyReused", "NothingDone", "OutcomeUnknown"]
-__all__ += ["ChangedRequest", "TooOld", "UnrepeatableBody"]  # found before anything is sent
+__all__ += ["ChangedRequest", "OtherOrigin", "TooOld", "UnrepeatableBody"]  # found before anything is sent
 
 _KINDS: Final[dict[str, type["CallError"]]] = {}  # by the code of the service
 
@@ -72,6 +73,10 @@ class UnrepeatableBody(CallError):
     """The body can be sent only once, so the request was not sent. Pass its bytes instead of a generator or stream."""
 
 
+class OtherOrigin(CallError):
+    """The address has another origin than the service. The call was not sent there."""
+
+
 class TooOld(CallError):
     """The service may have forgotten the key of this call. Find out what happened, then delete it from the outbox."""
 
@@ -93,3 +98,12 @@ def read_error(response: ReceivedResponse, key: str) -> CallError | None:
     details["operation_ref"] = str(members.get("operation_ref") or "")
     details["safe_new_key"] = members.get("safe_new_key") is True
     return _KINDS.get(code, CallError)(f"{response.status} {code}: {members.get('detail', '')}", **details)
+
+
+def add_doubt(error: CallError) -> CallError:
+    """Return what an error about one try means if an earlier try may have had an effect."""
+    if not isinstance(error, NothingDone | KeyRejected) or error.safe_new_key:
+        return error
+    doubt = OutcomeUnknown(f"{error} An earlier try may have taken effect: use the same key again.", **vars(error))
+    doubt.__cause__ = error
+    return doubt

@@ -1,5 +1,6 @@
 """Transports for httpx. The only module that imports it."""
 
+from collections.abc import Collection
 from contextlib import aclosing, closing
 from typing import Any, Final
 
@@ -7,24 +8,30 @@ import anyio
 import httpx
 
 from django_idempotency.client.calls import ReceivedResponse
-from django_idempotency.client.retrying import CallRules, Conversation, KeyMemory, converse
+from django_idempotency.client.retrying import CallRules, Service, converse
 
 _NETWORK_ERRORS: Final = (httpx.TimeoutException, httpx.NetworkError, httpx.RemoteProtocolError, httpx.ProxyError)
 
 
 class IdempotentTransport(httpx.BaseTransport):
-    """Adds an idempotency key to each POST and PATCH, and retries the request until it has its response.
+    """Adds an idempotency key to each POST and PATCH to the `origins`, and retries it until it has its response.
 
+    A request to any other origin is sent once, as it is.
     `inner` is the transport that sends, `httpx.HTTPTransport()` by default.
     """
 
-    def __init__(self, inner: httpx.BaseTransport | None = None, *, rules: CallRules | None = None) -> None:
-        self._inner, self._rules, self._memory = inner or httpx.HTTPTransport(), rules or CallRules(), KeyMemory()
+    def __init__(
+        self,
+        inner: httpx.BaseTransport | None = None,
+        *,
+        origins: Collection[str],
+        rules: CallRules | None = None,
+    ) -> None:
+        self._inner, self._service = inner or httpx.HTTPTransport(), Service(origins, rules)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        if not self._rules.take(request):
+        if (call := self._service.call(request, _read_body, _ask)) is None:
             return self._inner.handle_request(request)
-        call = Conversation(self._rules, self._memory, request, _read_body(request), _ask)
         return converse(call, self._send, _rebuild, _NETWORK_ERRORS)
 
     def _send(self, request: httpx.Request) -> tuple[httpx.Response, ReceivedResponse]:
@@ -39,13 +46,18 @@ class IdempotentTransport(httpx.BaseTransport):
 class AsyncIdempotentTransport(httpx.AsyncBaseTransport):
     """Does what `IdempotentTransport` does, for `httpx.AsyncClient`. It uses the outbox in a thread."""
 
-    def __init__(self, inner: httpx.AsyncBaseTransport | None = None, *, rules: CallRules | None = None) -> None:
-        self._inner, self._rules, self._memory = inner or httpx.AsyncHTTPTransport(), rules or CallRules(), KeyMemory()
+    def __init__(
+        self,
+        inner: httpx.AsyncBaseTransport | None = None,
+        *,
+        origins: Collection[str],
+        rules: CallRules | None = None,
+    ) -> None:
+        self._inner, self._service = inner or httpx.AsyncHTTPTransport(), Service(origins, rules)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        if not self._rules.take(request):
+        if (call := self._service.call(request, _read_body, _ask)) is None:
             return await self._inner.handle_async_request(request)
-        call = Conversation(self._rules, self._memory, request, _read_body(request), _ask)
         if kept := await call.block.outbox.run_in_thread(call.begin) if call.block else call.begin():
             return _rebuild(kept)
         while call.pause is not None:

@@ -4,14 +4,14 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from django_idempotency.client.calls import CallStore, OutgoingCall, ReceivedResponse
+from django_idempotency.client.calls import CallStore, OutgoingCall, ReceivedResponse, find_origin
 from django_idempotency.client.errors import CallError, ChangedRequest, TooOld
 
 _KEPT: Final = ("content-type", "content-encoding", "accept")  # the client adds all others, credentials too
@@ -24,6 +24,7 @@ class OnceBlock:
     outbox: "Outbox"
     name: str
     key: str = ""
+    is_resumed: bool = False  # the call was stored before, so it may have been sent
 
     def enter(self, request: Any, body: bytes, header: str, *, is_given: bool) -> OutgoingCall:
         """Store the call before it is sent, or find it. Its key is in the header."""
@@ -31,7 +32,7 @@ class OnceBlock:
         new = OutgoingCall(self.name, kept[header], request.method, str(request.url), body, kept, time.time())
         call = self.outbox.store.add(new)
         moved = new.key == self.key and call.response is None  # the client follows a redirect
-        self.key = call.key
+        self.key, self.is_resumed = call.key, call.created != new.created
         same = (call.method, call.body) == (new.method, new.body) and (call.url == new.url or moved)
         if not same or (is_given and call.key != new.key):
             raise ChangedRequest(f"The call {self.name!r} was another request before. It was not sent.", key=call.key)
@@ -74,13 +75,14 @@ class Outbox:
         if not block.key:
             raise CallError(f"No request of the call {name!r} went through an idempotent transport or adapter.")
 
-    def resume(self, client: Any, **options: Any) -> Iterator[tuple[str, Any]]:
-        """Send every open call again, with an httpx.Client or requests.Session that adds the credentials.
+    def resume(self, client: Any, *, origin: str = "", **options: Any) -> Iterator[tuple[str, Any]]:
+        """Send the open calls of one service again, with an httpx.Client or requests.Session that adds its credentials.
 
+        The service is that of `origin`, or else of the client's `base_url`; calls of other services stay open.
         Yield the name of each with its response, or with the exception that keeps it open. `options` are further
         arguments of `client.request`, such as `timeout`.
         """
-        for call in self.store.open_calls():
+        for call in _choose(self.store.open_calls(), client, origin):
             try:
                 with self.once(call.name):
                     result = _send(client, call, options)
@@ -88,9 +90,9 @@ class Outbox:
                 result = error
             yield call.name, result
 
-    async def aresume(self, client: Any, **options: Any) -> AsyncIterator[tuple[str, Any]]:
+    async def aresume(self, client: Any, *, origin: str = "", **options: Any) -> AsyncIterator[tuple[str, Any]]:
         """Do what `resume` does, with an httpx.AsyncClient."""
-        for call in await self.run_in_thread(lambda: list(self.store.open_calls())):
+        for call in await self.run_in_thread(lambda: _choose(self.store.open_calls(), client, origin)):
             try:
                 with self.once(call.name):
                     result = await _send(client, call, options)
@@ -103,6 +105,14 @@ class Outbox:
         from anyio.to_thread import run_sync  # comes with httpx
 
         return await getattr(self.store, "run_in_thread", run_sync)(function, *arguments)
+
+
+def _choose(calls: Iterable[OutgoingCall], client: Any, origin: str) -> list[OutgoingCall]:
+    """Return the calls of the one service whose credentials the client has."""
+    own = find_origin(origin or getattr(client, "base_url", ""))
+    if not own[1]:
+        raise ValueError("Name the service whose calls to send: resume(client, origin='https://api.example.com').")
+    return [call for call in calls if find_origin(call.url) == own]
 
 
 def _send(client: Any, call: OutgoingCall, options: dict[str, Any]) -> Any:

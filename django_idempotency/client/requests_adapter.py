@@ -1,5 +1,6 @@
 """The adapter for requests. The only module that imports it, and the urllib3 that it brings."""
 
+from collections.abc import Collection
 from io import BytesIO
 from typing import Any, Final
 
@@ -7,26 +8,27 @@ import requests.adapters
 from urllib3 import HTTPResponse
 
 from django_idempotency.client.calls import ReceivedResponse
-from django_idempotency.client.retrying import CallRules, Conversation, KeyMemory, converse
+from django_idempotency.client.retrying import CallRules, Service, converse
 
 _NETWORK_ERRORS: Final = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
 
 
 class IdempotentAdapter(requests.adapters.HTTPAdapter):
-    """Adds an idempotency key to each POST and PATCH, and retries the request until it has its response.
+    """Adds an idempotency key to each POST and PATCH to the `origins`, and retries it until it has its response.
 
+    A request to any other origin is sent once, as it is.
     All other arguments are those of `requests.adapters.HTTPAdapter`.
     """
 
-    __attrs__ = (*requests.adapters.HTTPAdapter.__attrs__, "_rules", "_memory")  # what pickle keeps
+    __attrs__ = (*requests.adapters.HTTPAdapter.__attrs__, "_service")  # what pickle keeps
 
-    def __init__(self, *args: Any, rules: CallRules | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, origins: Collection[str], rules: CallRules | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._rules, self._memory = rules or CallRules(), KeyMemory()
+        self._service = Service(origins, rules)
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
         send = super().send
-        if not self._rules.take(request):
+        if (call := self._service.call(request, _read_body, _ask)) is None:
             return send(request, *args, **kwargs)
 
         def exchange(request: requests.PreparedRequest) -> tuple[requests.Response, ReceivedResponse]:
@@ -37,7 +39,6 @@ class IdempotentAdapter(requests.adapters.HTTPAdapter):
             raw = HTTPResponse(BytesIO(kept.body), kept.headers, kept.status, preload_content=False)
             return self.build_response(request, raw)
 
-        call = Conversation(self._rules, self._memory, request, _read_body(request), _ask)
         return converse(call, exchange, rebuild, _NETWORK_ERRORS)
 
 

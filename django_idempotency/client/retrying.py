@@ -3,21 +3,22 @@
 import random
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, TypeVar
-from urllib.parse import urljoin, urlsplit
 from uuid import uuid4
 
-from django_idempotency.client.calls import ReceivedResponse
-from django_idempotency.client.errors import ChangedRequest, InProgress, OutcomeUnknown, UnrepeatableBody, read_error
-from django_idempotency.client.outbox import CURRENT_BLOCK
+from django_idempotency.client import errors
+from django_idempotency.client.calls import ReceivedResponse, find_origin
+from django_idempotency.client.outbox import CURRENT_BLOCK, OnceBlock
 
 R = TypeVar("R")
 _Send = Callable[[Any], tuple[R, ReceivedResponse]]
 _KEYED: Final = ("POST", "PATCH")
 _RETRIED: Final = {425, 429, 502, 503, 504}
+_REDIRECTS: Final = {301, 302, 303, 307, 308}
+_HARMLESS: Final = {"host", "accept", "accept-encoding", "accept-language", "connection", "user-agent"}
 
 
 def _ignore(_status: dict[str, Any]) -> None: ...  # pickle knows it by its name
@@ -36,61 +37,89 @@ class CallRules:
     wait_for: float = 3600  # how long
     progress: Callable[[dict[str, Any]], object] = _ignore  # gets the JSON of each 202 meanwhile
 
-    def take(self, request: Any) -> bool:
-        """Return True if the request is a call: its method gets a key, or it has a key already."""
-        return request.method in _KEYED or self.header in request.headers
-
 
 class KeyMemory(OrderedDict[str, bytes]):
     """What was sent with which key by one transport, so that a changed body is found before it is sent."""
 
     def check(self, key: str, body: bytes) -> None:
         if self.setdefault(key, digest := sha256(body).digest()) != digest:
-            raise ChangedRequest(key=key)
+            raise errors.ChangedRequest(key=key)
         if len(self) > 10_000:
             self.popitem(last=False)
+
+
+class Service:
+    """A service that takes keys: its origins, the rules for its calls, and what was sent with which key."""
+
+    def __init__(self, origins: Collection[str], rules: CallRules | None) -> None:
+        self.origins = {find_origin(each) for each in origins}
+        if isinstance(origins, str) or not self.origins or not all(host for _, host, _ in self.origins):
+            raise ValueError(f"origins is a list of addresses such as https://api.example.com, not {origins!r}.")
+        self.rules, self.memory = rules or CallRules(), KeyMemory()
+
+    def call(self, request: Any, read_body: Callable[[Any], bytes | None], ask: Any) -> "Conversation | None":
+        """Begin a call. Return None for a request that is sent once, as it is: it gets no key, or goes elsewhere."""
+        if request.method not in _KEYED and self.rules.header not in request.headers:
+            return None
+        # A client of httpx gives a timeout to each request that it is asked to send, not to those that its auth makes.
+        is_named = request.method in _KEYED and "timeout" in getattr(request, "extensions", ("timeout",))
+        block = CURRENT_BLOCK.get() if is_named else None
+        if find_origin(request.url) in self.origins:
+            return Conversation(self, request, read_body(request), ask, block)
+        if block:
+            raise errors.OtherOrigin(f"The call {block.name!r} was not sent: {request.url} is not among the origins.")
+        return None
 
 
 class Conversation:
     """A call with its key: the request to send next after a pause. The pause is None once there is a response."""
 
-    def __init__(self, rules: CallRules, memory: KeyMemory, request: Any, body: bytes | None, ask: Any) -> None:
+    def __init__(
+        self, service: Service, request: Any, body: bytes | None, ask: Any, block: OnceBlock | None = None
+    ) -> None:
         """`ask` makes a request for the response of accepted work, from this one, an address and headers."""
         if body is None:
-            raise UnrepeatableBody
-        self.rules, self.request, self._memory, self._body, self._ask = rules, request, memory, body, ask
-        # A client of httpx gives a timeout to each request that it is asked to send, not to those that its auth makes.
-        extensions = getattr(request, "extensions", ("timeout",))
-        self.block = CURRENT_BLOCK.get() if request.method in _KEYED and "timeout" in extensions else None
+            raise errors.UnrepeatableBody
+        self.rules, self._memory, self._body, self._ask, self.block = service.rules, service.memory, body, ask, block
+        self.request = self._first = request
         self.pause: float | None = 0.0
         self._tries, self._is_accepted = 0, False
-        self._end, self._unknown_end = time.monotonic() + rules.deadline, 0.0
+        self._is_given = self._is_doubted = False  # an earlier try may have had an effect
+        self._end, self._unknown_end = time.monotonic() + self.rules.deadline, 0.0
 
     def begin(self) -> ReceivedResponse | None:
         """Give the request its key. Return the response that the call has already, if it has."""
         headers, header = self.request.headers, self.rules.header
-        is_given = header in headers
+        self._is_given = header in headers
         self.key = headers.setdefault(header, f'"{uuid4()}"')
-        if is_given:
+        if self._is_given:
             self._memory.check(f"{self.request.method} {self.key}", self._body)
         if self.block is None:
             return None
-        call = self.block.enter(self.request, self._body, header, is_given=is_given)
-        self.key = headers[header] = call.key
+        call = self.block.enter(self.request, self._body, header, is_given=self._is_given)
+        self.key, self._is_doubted = call.key, self.block.is_resumed
+        headers[header] = call.key
         return call.response
 
     def after_failure(self, error: Exception) -> None:
         """Plan another try after a network error; raise it if the deadline does not allow one."""
+        self._is_doubted = True
         error.add_note(f"It is not known whether the request took effect. Its key was {self.key}: use it again.")
         self._plan(self._end, 0, error)
 
     def after(self, response: ReceivedResponse) -> None:
         """Plan another try if this is not the response. Raise what it says went wrong for good."""
-        error, end = read_error(response, self.key), 0.0
-        if isinstance(error, OutcomeUnknown):
+        error, end = errors.read_error(response, self.key), 0.0
+        if isinstance(error, errors.OutcomeUnknown):
             end = self._unknown_end = self._unknown_end or time.monotonic() + self.rules.unknown
-        elif self._follow(response) or isinstance(error, InProgress) or response.status in _RETRIED:
+        elif self._follow(response) or isinstance(error, errors.InProgress) or response.status in _RETRIED:
             end = self._end
+        if isinstance(error, errors.NothingDone | errors.KeyRejected):  # about this try
+            is_doubted = self._is_doubted or (self._is_given and isinstance(error, errors.NothingDone))
+            error = errors.add_doubt(error) if is_doubted else error
+        else:
+            self._is_doubted = True
+        self._leave_redirect(response)
         self._plan(0.0 if response.is_replay else end, response.retry_after, error)  # a replay never changes
 
     def _follow(self, response: ReceivedResponse) -> bool:
@@ -98,14 +127,25 @@ class Conversation:
         if self.rules.wait and response.is_accepted and not self._is_accepted:
             self._is_accepted, self._end = True, time.monotonic() + self.rules.wait_for
             url = str(self.request.url)
-            address = urljoin(url, response.headers.get("location", ""))
-            if address != url and urlsplit(address)[:2] == urlsplit(url)[:2]:  # the same origin gets the credentials
+            address = response.find_location(url)
+            if address != url and find_origin(address) == find_origin(url):  # the same origin gets the credentials
                 unfit = ("content-", self.rules.header.lower())  # for a request without a body
                 headers = {k: v for k, v in self.request.headers.items() if not k.lower().startswith(unfit)}
                 self.request = self._ask(self.request, address, headers)
         if is_coming := self._is_accepted and response.status == 202:
             self.rules.progress(response.members)
         return is_coming
+
+    def _leave_redirect(self, response: ReceivedResponse) -> None:
+        """Let the library follow a redirect to another origin without the key, the body and the headers of the call."""
+        url, headers = str(self._first.url), self._first.headers
+        address = response.find_location(url)
+        if response.status not in _REDIRECTS or find_origin(address) == find_origin(url):
+            return
+        if response.status > 303 or self._first.method != "POST":
+            raise errors.OtherOrigin(f"{url} redirects to {address}. The call was not sent there.", key=self.key)
+        for name in [each for each in headers if each.lower() not in _HARMLESS]:
+            del headers[name]
 
     def _plan(self, end: float, least: float, error: Exception | None) -> None:
         """Plan a pause with full jitter, at least as long as the service asks for, unless it is over after the end."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import httpx
@@ -36,6 +36,7 @@ class Library(Protocol):
         rules: CallRules = FAST,
         outbox: Outbox | None = None,
         name: str = "order-17",
+        origins: Collection[str] = (),
     ) -> Got: ...
 
 
@@ -48,8 +49,9 @@ def with_httpx(
     rules: CallRules = FAST,
     outbox: Outbox | None = None,
     name: str = "order-17",
+    origins: Collection[str] = (),
 ) -> Got:
-    transport = IdempotentTransport(rules=rules)
+    transport = IdempotentTransport(origins=origins or [url], rules=rules)
     with httpx.Client(transport=transport, headers={"Authorization": "secret"}, follow_redirects=True) as client:
         if outbox is None:
             return got(client.request(method, url, content=body, headers=headers))
@@ -66,9 +68,10 @@ def with_async_httpx(
     rules: CallRules = FAST,
     outbox: Outbox | None = None,
     name: str = "order-17",
+    origins: Collection[str] = (),
 ) -> Got:
     async def send() -> httpx.Response:
-        transport = AsyncIdempotentTransport(rules=rules)
+        transport = AsyncIdempotentTransport(origins=origins or [url], rules=rules)
         credentials = {"Authorization": "secret"}
         async with httpx.AsyncClient(transport=transport, headers=credentials, follow_redirects=True) as client:
             if outbox is None:
@@ -88,9 +91,10 @@ def with_requests(
     rules: CallRules = FAST,
     outbox: Outbox | None = None,
     name: str = "order-17",
+    origins: Collection[str] = (),
 ) -> Got:
     with requests.Session() as session:
-        session.mount("http://", IdempotentAdapter(rules=rules))
+        session.mount("http://", IdempotentAdapter(origins=origins or [url], rules=rules))
         session.headers["Authorization"] = "secret"
         if outbox is None:
             return got(session.request(method, url, data=body, headers=headers, timeout=30))

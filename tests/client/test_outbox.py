@@ -146,7 +146,10 @@ def test_a_redirected_call_is_the_same_call(service: ScriptedService, send: Libr
 def test_a_second_call_in_the_block_is_not_sent(service: ScriptedService, outbox: Outbox) -> None:
     service.script = [OK]
     key = {"Idempotency-Key": "mine"}
-    with httpx.Client(transport=IdempotentTransport(rules=FAST), headers=key) as client, outbox.once("order-17"):
+    with (
+        httpx.Client(transport=IdempotentTransport(origins=[service.url], rules=FAST), headers=key) as client,
+        outbox.once("order-17"),
+    ):
         client.post(f"{service.url}/one")
         with pytest.raises(ChangedRequest):
             client.post(f"{service.url}/two")
@@ -156,11 +159,11 @@ def test_a_second_call_in_the_block_is_not_sent(service: ScriptedService, outbox
 def test_a_login_that_sends_the_request_again_keeps_its_key(service: ScriptedService, outbox: Outbox) -> None:
     challenge = Scripted(401, {"WWW-Authenticate": 'Digest realm="r", nonce="n", qop="auth", algorithm=MD5'})
     service.script = [challenge, OK, challenge, OK]
-    transport, login = IdempotentTransport(rules=FAST), httpx.DigestAuth("ada", "pw")
+    transport, login = IdempotentTransport(origins=[service.url], rules=FAST), httpx.DigestAuth("ada", "pw")
     with httpx.Client(transport=transport, auth=login) as client, outbox.once("httpx"):
         assert client.post(service.url, content=b"body").status_code == 201
     with requests.Session() as session, outbox.once("requests"):
-        session.mount("http://", IdempotentAdapter(rules=FAST))
+        session.mount("http://", IdempotentAdapter(origins=[service.url], rules=FAST))
         session.auth = requests.auth.HTTPDigestAuth("ada", "pw")
         assert session.post(service.url, data=b"body", timeout=30).status_code == 201
     first, second, third, fourth = (request.key for request in service.got)
@@ -189,13 +192,15 @@ def test_the_request_of_a_login_for_its_token_is_not_the_call(
     token = Scripted(200, {"X-Token": "fresh"})
     service.script = [token, Scripted(500), token, OK, token, OK]
     login = TokenAuth(f"{service.url}/token")
-    with httpx.Client(transport=IdempotentTransport(rules=GIVEN_UP), auth=login) as client:
+    with httpx.Client(transport=IdempotentTransport(origins=[service.url], rules=GIVEN_UP), auth=login) as client:
         with outbox.once("sync"):
             client.send(httpx.Request("POST", f"{service.url}/sync", content=b"body"))
-        assert [result.status_code for _, result in outbox.resume(client)] == [201]
+        assert [result.status_code for _, result in outbox.resume(client, origin=service.url)] == [201]
 
     async def call() -> None:
-        async with httpx.AsyncClient(transport=AsyncIdempotentTransport(rules=FAST), auth=login) as client:
+        async with httpx.AsyncClient(
+            transport=AsyncIdempotentTransport(origins=[service.url], rules=FAST), auth=login
+        ) as client:
             with outbox.once("async"):
                 await client.post(f"{service.url}/async", content=b"body")
 
@@ -226,8 +231,10 @@ def test_resume_finishes_what_is_open_with_fresh_credentials(service: ScriptedSe
     leave_open(service, outbox, "one", "two", "three")
     first = {request.path: (request.key, request.body) for request in service.got}
     service.script, service.got = [problem(422, "key_reused_with_different_payload"), OK], []
-    with httpx.Client(transport=IdempotentTransport(rules=FAST), headers={"Authorization": "fresh"}) as client:
-        resumed = dict(outbox.resume(client))
+    with httpx.Client(
+        transport=IdempotentTransport(origins=[service.url], rules=FAST), headers={"Authorization": "fresh"}
+    ) as client:
+        resumed = dict(outbox.resume(client, origin=service.url))
     assert list(resumed) == ["one", "two", "three"]
     assert type(resumed["one"]) is KeyReused
     assert (resumed["two"].status_code, resumed["three"].status_code) == (201, 201)
@@ -240,8 +247,8 @@ def test_a_session_of_requests_resumes_too(service: ScriptedService, outbox: Out
     leave_open(service, outbox, "one", "two")
     service.script = [OK, Scripted(402)]
     with requests.Session() as session:
-        session.mount("http://", IdempotentAdapter(rules=FAST))
-        resumed = [(name, response.status_code) for name, response in outbox.resume(session)]
+        session.mount("http://", IdempotentAdapter(origins=[service.url], rules=FAST))
+        resumed = [(name, response.status_code) for name, response in outbox.resume(session, origin=service.url)]
     assert (resumed, open_names(outbox)) == ([("one", 201), ("two", 402)], [])
 
 
@@ -251,11 +258,11 @@ def test_and_an_async_client(service: ScriptedService, outbox: Outbox, backend: 
     service.script = [problem(410, "key_expired"), OK]
 
     async def resume() -> dict[str, Any]:
-        async with httpx.AsyncClient(transport=AsyncIdempotentTransport(rules=FAST)) as client:
+        async with httpx.AsyncClient(transport=AsyncIdempotentTransport(origins=[service.url], rules=FAST)) as client:
             with outbox.once("three"):
                 await client.get(service.url)
                 await client.post(f"{service.url}/three")
-            return {name: result async for name, result in outbox.aresume(client)}
+            return {name: result async for name, result in outbox.aresume(client, origin=service.url)}
 
     service.script.insert(0, OK)
     service.script.insert(0, OK)
@@ -268,23 +275,25 @@ def test_resume_sends_the_stored_address_without_what_the_client_adds(service: S
     """The default parameters of the client are in it already, and it has them with a value of that time."""
     params = {"version": "1", "shop": "a&b"}
     service.script = [Scripted(500)]
-    with httpx.Client(transport=IdempotentTransport(rules=GIVEN_UP), params=params) as client:
+    with httpx.Client(transport=IdempotentTransport(origins=[service.url], rules=GIVEN_UP), params=params) as client:
         for name in ("sync", "async", "requests"):
             with outbox.once(name):
                 client.post(f"{service.url}/{name}?a=1%7C2&a=%C3%A9'(~)")
         sent, service.got = [request.path for request in service.got], []
-        ((first, _), *_others) = outbox.resume(client)
+        ((first, _), *_others) = outbox.resume(client, origin=service.url)
         assert (first, dict(client.params)) == ("sync", params)
 
     async def resume() -> list[Any]:
-        async with httpx.AsyncClient(transport=AsyncIdempotentTransport(rules=GIVEN_UP), params=params) as client:
-            return [result async for result in outbox.aresume(client)]
+        async with httpx.AsyncClient(
+            transport=AsyncIdempotentTransport(origins=[service.url], rules=GIVEN_UP), params=params
+        ) as client:
+            return [result async for result in outbox.aresume(client, origin=service.url)]
 
     anyio.run(resume)
     with requests.Session() as session:
-        session.mount("http://", IdempotentAdapter(rules=GIVEN_UP))
+        session.mount("http://", IdempotentAdapter(origins=[service.url], rules=GIVEN_UP))
         for session.params in (params, list(params.items())):
-            assert [result.status_code for _, result in outbox.resume(session)] == [500] * 3
+            assert [result.status_code for _, result in outbox.resume(session, origin=service.url)] == [500] * 3
     assert [request.path for request in service.got] == sent * 4
 
 
@@ -293,8 +302,8 @@ def test_a_session_without_a_timeout_of_its_own_gets_one(service: ScriptedServic
     service.script, released = [OK], Event()
     service.on_request = lambda request: released.wait(30)
     with requests.Session() as session:
-        session.mount("http://", IdempotentAdapter(rules=GIVEN_UP))
-        ((name, error),) = outbox.resume(session, timeout=0.01)
+        session.mount("http://", IdempotentAdapter(origins=[service.url], rules=GIVEN_UP))
+        ((name, error),) = outbox.resume(session, origin=service.url, timeout=0.01)
     released.set()
     assert (name, type(error)) == ("one", requests.ReadTimeout)
 
@@ -304,11 +313,11 @@ def test_resume_never_makes_another_key(service: ScriptedService, outbox: Outbox
     leave_open(service, outbox, "one", "two")
     store: Any = outbox.store
     service.on_request = lambda request: request.path == "/one" and store.forget("two")
-    with httpx.Client(transport=IdempotentTransport(rules=FAST)) as client:
-        assert [name for name, _ in outbox.resume(client)] == ["one", "two"]
+    with httpx.Client(transport=IdempotentTransport(origins=[service.url], rules=FAST)) as client:
+        assert [name for name, _ in outbox.resume(client, origin=service.url)] == ["one", "two"]
     service.on_request = lambda request: None
     with httpx.Client() as plain:
-        assert [type(error) for _, error in outbox.resume(plain)] == [CallError, CallError]
+        assert [type(error) for _, error in outbox.resume(plain, origin=service.url)] == [CallError, CallError]
     assert len({request.key for request in service.got if request.path == "/one"}) == 1
     assert len({request.key for request in service.got if request.path == "/two"}) == 1
     assert open_names(outbox) == ["one", "two"]
@@ -349,7 +358,7 @@ def test_concurrent_async_calls_have_names_of_their_own(service: ScriptedService
             return block.key
 
     async def calls() -> list[str]:
-        async with httpx.AsyncClient(transport=AsyncIdempotentTransport(rules=FAST)) as client:
+        async with httpx.AsyncClient(transport=AsyncIdempotentTransport(origins=[service.url], rules=FAST)) as client:
             return await asyncio.gather(*(call(client, f"call-{number}") for number in range(20)))
 
     keys = asyncio.run(calls())

@@ -24,7 +24,7 @@ from django_idempotency.client import (
     UnrepeatableBody,
 )
 from django_idempotency.client.httpx_transport import IdempotentTransport
-from django_idempotency.client.retrying import Conversation, KeyMemory
+from django_idempotency.client.retrying import Conversation, KeyMemory, Service
 from tests.client.libraries import FAST, LIBRARIES, Library
 from tests.kit.scripted import Scripted, ScriptedService, problem
 
@@ -46,7 +46,7 @@ def test_every_try_has_the_same_key_and_the_same_bytes(service: ScriptedService,
 
 def test_each_call_has_a_key_of_its_own(service: ScriptedService) -> None:
     service.script = [OK]
-    with httpx.Client(transport=IdempotentTransport(rules=FAST)) as client:
+    with httpx.Client(transport=IdempotentTransport(origins=[service.url], rules=FAST)) as client:
         client.post(service.url, json={})
         client.post(service.url, json={})
     assert len({request.key for request in service.got}) == 2
@@ -103,7 +103,7 @@ def test_a_wait_beyond_the_deadline_is_not_begun(service: ScriptedService, send:
 
 
 def conversation(rules: CallRules = FAST) -> Conversation:
-    call = Conversation(rules, KeyMemory(), httpx.Request("POST", "http://service/"), b"", ask=None)
+    call = Conversation(Service(["http://service"], rules), httpx.Request("POST", "http://service/"), b"", ask=None)
     call.begin()
     return call
 
@@ -185,7 +185,10 @@ def test_a_body_that_can_be_sent_only_once_is_refused(service: ScriptedService, 
 def test_a_file_of_httpx_is_read_once(service: ScriptedService, tmp_path: Any) -> None:
     (tmp_path / "body").write_bytes(b"x" * 100)
     service.script = [Scripted(503), OK]
-    with (tmp_path / "body").open("rb") as file, httpx.Client(transport=IdempotentTransport(rules=FAST)) as client:
+    with (
+        (tmp_path / "body").open("rb") as file,
+        httpx.Client(transport=IdempotentTransport(origins=[service.url], rules=FAST)) as client,
+    ):
         assert client.post(service.url, files={"file": file}).status_code == 201
     assert service.got[0].body == service.got[1].body
 
@@ -193,7 +196,7 @@ def test_a_file_of_httpx_is_read_once(service: ScriptedService, tmp_path: Any) -
 def test_another_body_with_the_same_key_is_not_sent(service: ScriptedService) -> None:
     service.script = [OK]
     session = {"Idempotency-Key": "mine"}
-    with httpx.Client(transport=IdempotentTransport(rules=FAST), headers=session) as client:
+    with httpx.Client(transport=IdempotentTransport(origins=[service.url], rules=FAST), headers=session) as client:
         client.post(service.url, json={"amount": 5})
         client.post(service.url, json={"amount": 5})
         with pytest.raises(ChangedRequest):
@@ -215,7 +218,7 @@ for body in (b"body", b"other"):
 def test_a_pickled_session_keeps_its_rules_and_its_memory(service: ScriptedService) -> None:
     service.script = [OK, Scripted(503), OK]
     with requests.Session() as session:
-        session.mount("http://", IdempotentAdapter(max_retries=0, rules=FAST))
+        session.mount("http://", IdempotentAdapter(origins=[service.url], max_retries=0, rules=FAST))
         session.post(service.url, data=b"body", headers={"Idempotency-Key": "mine"}, timeout=30)
         command = [sys.executable, "-c", IN_ANOTHER_PROCESS, service.url]
         done = subprocess.run(

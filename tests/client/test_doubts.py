@@ -1,0 +1,65 @@
+"""The client says that nothing was done only if no try of the call can have had an effect."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import httpx
+import pytest
+import requests
+
+from django_idempotency.client import KeyRejected, NothingDone, Outbox, OutcomeUnknown
+from tests.client.libraries import FAST, Library
+from tests.kit.scripted import Scripted, ScriptedService, problem
+
+OVER = {"Retry-After": "61"}  # beyond the deadline
+UNAVAILABLE = problem(503, "store_unavailable", OVER)
+REJECTED = problem(403, "principal_missing")
+LOST = Scripted(cut=0)
+MINE = {"Idempotency-Key": "mine"}
+
+
+@pytest.mark.parametrize("last", [UNAVAILABLE, problem(503, "not_executed", OVER), REJECTED])
+def test_an_earlier_try_may_have_had_an_effect(service: ScriptedService, send: Library, last: Scripted) -> None:
+    for earlier in (LOST, Scripted(cut=4), Scripted(502), problem(409, "outcome_unknown")):
+        service.script = [earlier, problem(503, "not_executed"), last]
+        with pytest.raises(OutcomeUnknown, match="earlier try") as caught:
+            send("POST", service.url)
+        assert (caught.value.status, caught.value.key) == (last.status, service.got[-1].key)
+        assert caught.value.safe_new_key is False
+
+
+@pytest.mark.parametrize(("last", "kind"), [(UNAVAILABLE, NothingDone), (REJECTED, KeyRejected)])
+def test_every_try_had_such_an_answer(
+    service: ScriptedService, send: Library, last: Scripted, kind: type[Exception]
+) -> None:
+    service.script = [problem(503, "not_executed"), problem(503, "store_unavailable"), last]
+    with pytest.raises(kind):
+        send("POST", service.url)
+
+
+def test_the_service_itself_proves_that_no_try_had_an_effect(service: ScriptedService, send: Library) -> None:
+    service.script = [LOST, problem(408, "work_abandoned", safe_new_key=True)]
+    with pytest.raises(NothingDone):
+        send("POST", service.url)
+
+
+def test_the_tries_of_another_call_with_the_key_are_not_known(service: ScriptedService, send: Library) -> None:
+    service.script = [UNAVAILABLE]
+    with pytest.raises(OutcomeUnknown):
+        send("POST", service.url, headers=MINE)
+    service.script = [problem(400, "key_invalid")]
+    with pytest.raises(KeyRejected):
+        send("POST", service.url, headers=MINE)
+
+
+@pytest.mark.parametrize("last", [UNAVAILABLE, REJECTED])
+def test_the_tries_of_another_process_are_not_known(
+    service: ScriptedService, send: Library, outbox: Outbox, last: Scripted
+) -> None:
+    service.script = [LOST]
+    with pytest.raises((httpx.TransportError, requests.RequestException)):
+        send("POST", service.url, outbox=outbox, rules=replace(FAST, deadline=0))
+    service.script = [last]
+    with pytest.raises(OutcomeUnknown):
+        send("POST", service.url, outbox=outbox)
