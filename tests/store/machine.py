@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 from uuid import UUID, uuid4
 
-from django.db import connection, transaction
+from django.db import transaction
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
@@ -113,7 +113,6 @@ def in_a_transaction(verb: Verb, record: UUID, facts: Facts, committed: bool) ->
 def run_machine(**more: Any) -> None:
     """The same examples each time, so that a failure is there again when it is looked for."""
     bounded = settings(
-        max_examples=150 if connection.vendor == "sqlite" else 40,
         stateful_step_count=30,
         derandomize=True,
         database=None,

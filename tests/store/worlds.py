@@ -8,7 +8,7 @@ from django_idempotency import Status
 from django_idempotency.core.calls import make_record_id
 from django_idempotency.core.transitions import Guard
 from django_idempotency.models import IdempotencyKey
-from tests.kit.rows import SCOPE, a_row, columns_for, put, snapshot
+from tests.kit.rows import SCOPE, Row, a_row, columns_for, put, snapshot
 from tests.store.oracle import Facts, Verb, differences
 
 # What makes a guard true or false, for the row or for the caller.
@@ -55,6 +55,15 @@ EVERY = frozenset({*KNOBS.values(), *chain.from_iterable(ALSO.values())})
 
 def a_world(status: Status | None, on: frozenset[str], key: str = "key") -> tuple[UUID, Facts]:
     """A record in this state with these knobs on, and a caller to match."""
+    row, facts = imagined(status, on, key)
+    IdempotencyKey.objects.filter(key=key).delete()
+    if row is not None:
+        put(Status(row.pop("status")), key=key, **row)
+    return make_record_id(SCOPE, key), facts
+
+
+def imagined(status: Status | None, on: frozenset[str], key: str = "key") -> tuple[Row | None, Facts]:
+    """The same without a database."""
     steps = 0 if "progress" in on else 1
     facts = Facts(
         key=key,
@@ -65,21 +74,16 @@ def a_world(status: Status | None, on: frozenset[str], key: str = "key") -> tupl
         cap=5,
         steps_done=steps,
     )
-    IdempotencyKey.objects.filter(key=key).delete()
-    if status is not None:
-        token = None if "never ran" in on and status is Status.DEAD_LETTER else uuid4()
-        token = facts.read_token if "token" in on else token
-        put(status, key=key, attempt_token=token, **columns_for(status, on))
-    return make_record_id(SCOPE, key), facts
+    token = None if "never ran" in on and status is Status.DEAD_LETTER else uuid4()
+    token = facts.read_token if "token" in on else token
+    row = None if status is None else {**a_row(status), "attempt_token": token, **columns_for(status, on)}
+    return row, facts
 
 
 def favourable(verb: Verb, status: Status | None) -> frozenset[str]:
     """Knobs with which the verb changes a record in this state."""
     for on in combinations(verb):
-        facts = Facts(success="success" in on, cap=5, steps_done=0 if "progress" in on else 1)
-        token = facts.read_token if "token" in on else uuid4()
-        row = None if status is None else {**a_row(status), "attempt_token": token, **columns_for(status, on)}
-        if verb.predicted(row, facts)[0]:
+        if verb.predicted(*imagined(status, on))[0]:
             return on
     raise AssertionError(f"{verb.name} can do nothing to what is {status}")
 
