@@ -139,8 +139,8 @@ class OperationExchange(Exchange):
     def problem_response(self, details: ProblemDetails) -> HttpResponseBase:
         return problem_response(details, self.policy.profile)
 
-    def stores_response_to(self, error: Exception) -> bool:
-        return isinstance(error, _ERROR_RESPONSES) or super().stores_response_to(error)
+    def is_refusal(self, error: Exception) -> bool:
+        return super().is_refusal(error) or isinstance(error, _ERROR_RESPONSES)
 
     def explain(self, error: Exception) -> HttpResponseBase:
         return super().explain(error) if error is not self._error else self.response_to(error)

@@ -39,6 +39,7 @@ from django_idempotency.exceptions import (
     UnreadableReply,
 )
 from django_idempotency.flow.attempt import Attempt, KeyHandle
+from django_idempotency.flow.failures import naming
 from django_idempotency.flow.finish import finish
 from django_idempotency.flow.run import run_call as run_flow
 
@@ -87,7 +88,7 @@ def once(*, scope: str, key: str, run: _Run, payload: Any = None, **arguments: A
     arguments are those of a policy: `mode`, `operation` (default: the scope), `lease`, `retention` and so on.
 
     Raise StillRunning, KeyReused, OutcomeUnknown, KeyExpired or StoreUnavailable if `run` was not called. Exceptions
-    of `run` propagate. If it raises NotExecuted, nothing happened and the key is free again.
+    of `run` propagate. If it raises NotExecuted before it calls `derive`, nothing happened and the key is free again.
     """
     return _once(scope, key, payload, run, conf.policy(**_check_arguments(arguments)))
 
@@ -137,8 +138,10 @@ def _once(scope: str, key: str, payload: Any, run: _Run, policy: Policy) -> Any:
         returned = run(claim)
         return _pair(claim.reply or _to_reply(returned))
 
-    outcome = run_flow(_call(scope, key, payload, policy), work)
-    return _read_result(outcome) if isinstance(outcome, Reply) else _result_from(outcome)
+    call = _call(scope, key, payload, policy)
+    with naming(call.id):
+        outcome = run_flow(call, work)
+        return _read_result(outcome) if isinstance(outcome, Reply) else _result_from(outcome)
 
 
 def _call(scope: str, key: str, payload: Any, policy: Policy) -> Call:

@@ -208,8 +208,8 @@ class RestExchange(Exchange):
                 response = super().explain(error)
         return self.finalize(response)
 
-    def stores_response_to(self, error: Exception) -> bool:
-        return super().stores_response_to(error) or (isinstance(error, APIException) and error.status_code < 500)
+    def is_refusal(self, error: Exception) -> bool:
+        return super().is_refusal(error) or (isinstance(error, APIException) and error.status_code < 500)
 
     def parsed_form(self) -> Any:
         if self.request.content_type != MULTIPART:

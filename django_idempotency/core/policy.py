@@ -18,6 +18,7 @@ from django_idempotency.core.validation import (
     FUNCTION,
     NAMES,
     NUMBER,
+    PROOF,
     SCOPE_SOURCE,
     STATUS_FILTER,
     TEXT,
@@ -25,6 +26,7 @@ from django_idempotency.core.validation import (
     ArgumentType,
     discard_awaitable,
     instance_of,
+    is_true,
     needs_arguments,
     optional,
     require_type,
@@ -118,7 +120,7 @@ class Policy:
     on_error: OnError = OnError.DOUBT
     other_writes: OtherWrites = OtherWrites.WARN
     refusals: Collection[type[Exception]] = ()  # exceptions that are the endpoint's response, as Http404 is
-    not_executed: Callable[[BaseException], bool] | None = None  # the endpoint's own proof that nothing happened
+    not_executed: Callable[[BaseException], bool] | Collection[type[Exception]] | None = None  # proof of no effect
     store: Callable[[int], bool] | Collection[int] | None = None  # which error statuses are stored; None stores all
     is_error: Callable[[Any], bool] | None = None  # says of a response below 400 that it tells of an error
     streaming: Streaming = Streaming.OMIT
@@ -205,6 +207,12 @@ class Policy:
             return 0.0
         return min(self.retry_hint.total_seconds() * 2.0 ** min(attempts - 2, 30), self.attempts_span.total_seconds())
 
+    def proves_nothing_happened(self, error: BaseException) -> bool:
+        """True if `not_executed` names this exception. Whatever a function there raises is raised."""
+        if callable(self.not_executed):
+            return is_true(self.not_executed(error))
+        return isinstance(error, tuple(self.not_executed or ()))
+
     def keeps(self, status: int) -> bool:
         """True if a response with this status is stored."""
         if self.store is None:
@@ -242,7 +250,7 @@ _TYPES: Final[Mapping[str, ArgumentType]] = {
     "attempts": NUMBER,
     "attempts_span": TIMEDELTA,
     "refusals": EXCEPTIONS,
-    "not_executed": optional(FUNCTION),
+    "not_executed": optional(PROOF),
     "store": optional(STATUS_FILTER),
     "is_error": optional(FUNCTION),
     "key": instance_of(KeyRule, "a KeyRule"),

@@ -203,6 +203,10 @@ def _are_exceptions(value: Any) -> bool:
     return all(isinstance(each, type) and issubclass(each, Exception) for each in members)
 
 
+def _is_proof(value: Any) -> bool:
+    return is_sync_function(value) and not _are_exceptions([value]) if callable(value) else _are_exceptions(value)
+
+
 def _are_names(value: Any) -> bool:
     return isinstance(value, Collection) and not isinstance(value, str) and all(isinstance(each, str) for each in value)
 
@@ -218,6 +222,7 @@ TIMEDELTA: Final = instance_of(timedelta, "a timedelta")
 FUNCTION: Final = ArgumentType(is_sync_function, "a function that is not async")
 NAMES: Final = ArgumentType(_are_names, "a collection of names")
 EXCEPTIONS: Final = ArgumentType(_are_exceptions, "a collection of exception classes")
+PROOF: Final = ArgumentType(_is_proof, "a function that is not async, a collection of exception classes")
 STATUS_FILTER: Final = ArgumentType(_are_statuses, "a function that is not async, a collection of statuses")
 OBJECT: Final = "object"
 AUTHORIZATION: Final = ArgumentType(

@@ -1,13 +1,31 @@
-"""What the audit trail keeps of an exception that left an outcome unknown."""
+"""What exceptions tell: which record they are about, and what the audit trail keeps of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
+from uuid import UUID
 
 from django.db import DatabaseError
 
 from django_idempotency.conf import conf
 from django_idempotency.core.redaction import redact
 from django_idempotency.signals import logger
+
+
+@contextmanager
+def naming(record: UUID) -> Iterator[None]:
+    """Note on whatever is raised in this block that it is about this record: it proves nothing about another one."""
+    try:
+        yield
+    except BaseException as error:
+        with suppress(AttributeError):  # its class has slots
+            error.idempotency_record = record  # type: ignore[attr-defined] # ours
+        raise
+
+
+def named_record(error: BaseException) -> UUID | None:
+    """Return the record that an exception is about, if it was raised by the work of a key or about a key."""
+    return getattr(error, "idempotency_record", None)
 
 
 def describe_error(error: BaseException) -> str:

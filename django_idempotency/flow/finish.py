@@ -11,10 +11,9 @@ from django_idempotency import signals
 from django_idempotency.core.audit import Kind
 from django_idempotency.core.decisions import Record
 from django_idempotency.core.links import docs_url
-from django_idempotency.core.policy import OnError, Policy
+from django_idempotency.core.policy import OnError
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
-from django_idempotency.core.validation import is_true
 from django_idempotency.exceptions import (
     AlreadyFinished,
     InsideTransaction,
@@ -26,7 +25,7 @@ from django_idempotency.exceptions import (
 )
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.completion import Completion, Uncertain
-from django_idempotency.flow.failures import collect_evidence
+from django_idempotency.flow.failures import collect_evidence, named_record
 from django_idempotency.signals import announce, logger
 from django_idempotency.store import attempts, events, limits, records
 from django_idempotency.store.continuity import Replaced, RolledBack
@@ -173,22 +172,32 @@ def fail(attempt: Attempt, error: BaseException, *, proven: bool | None = None) 
     released = policy.on_error is OnError.RELEASE and isinstance(error, Exception)
     released |= isinstance(error, NotAResponse) and not attempt.derived
     if proven is None:
-        proven = proves_nothing_happened(error, policy)
+        proven = proves_nothing_happened(error, attempt)
     if (released or proven) and release(attempt, type(error).__name__, proven=proven):
         return True
     doubt(attempt, type(error).__name__, error)
     return False
 
 
-def proves_nothing_happened(error: BaseException, policy: Policy) -> bool:
-    """True if the view raised NotExecuted, or the policy's `not_executed` says the same of what it raised."""
-    if isinstance(error, NotExecuted) or policy.not_executed is None:
-        return isinstance(error, NotExecuted)
+def proves_nothing_happened(error: BaseException, attempt: Attempt) -> bool:
+    """True if the work raised NotExecuted, or what the policy's `not_executed` names, about its own key.
+
+    After a downstream key was derived, only the policy counts: the service may have been called since.
+    """
+    if is_about_another_key(error, attempt):
+        return False
+    if isinstance(error, NotExecuted) and not attempt.derived:
+        return True
     try:
-        return is_true(policy.not_executed(error))
+        return attempt.call.policy.proves_nothing_happened(error)
     except Exception:  # noqa: BLE001 - a proof that fails is none, and must not hide what happened to the handler
         logger.exception("The policy's `not_executed` failed; the outcome counts as unknown.")
         return False
+
+
+def is_about_another_key(error: BaseException, attempt: Attempt) -> bool:
+    """True if the exception left the work of another key, as that of a `once` inside a view: here it proves nothing."""
+    return named_record(error) not in (None, attempt.call.id)
 
 
 def release(attempt: Attempt, code: str, *, give_back: bool = False, proven: bool = False) -> bool:

@@ -15,7 +15,7 @@ from django_idempotency.core.refs import parse_record_id
 from django_idempotency.core.states import LostLease, Status
 from django_idempotency.exceptions import LostFence, NotExecuted, OutcomeUnknown, StoreUnavailable
 from django_idempotency.flow.attempt import Attempt, Lease
-from django_idempotency.flow.finish import doubt, finish
+from django_idempotency.flow.finish import doubt, finish, proves_nothing_happened
 from django_idempotency.flow.heartbeat import beating
 from django_idempotency.flow.messages import pick_up_seconds, send
 from django_idempotency.flow.registry import get_operation, knows
@@ -173,7 +173,8 @@ def _run(attempt: Attempt | None, row: IdempotencyKey, *, not_executed: Release 
     except (LostFence, OutcomeUnknown) as error:
         return _stop(attempt, error, row.attempts)
     except NotExecuted as error:
-        released = not_executed and not_executed(attempt, error, row.attempts)
+        proven = proves_nothing_happened(error, attempt)
+        released = not_executed(attempt, error, row.attempts) if not_executed and proven else None
         return released or _fail(attempt, error, row.attempts)
     except Exception as error:  # noqa: BLE001 - whatever it failed with, the work is continued later
         return _fail(attempt, error, row.attempts)

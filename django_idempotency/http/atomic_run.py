@@ -23,7 +23,7 @@ class AtomicRequest:
     def __init__(self, exchange: Exchange, call: Call) -> None:
         self.exchange = exchange
         self.call = call
-        self.view_ran = False
+        self.attempt: Attempt | None = None  # the one in which the view ran
 
     def run(self) -> HttpResponseBase:
         """Run the view under its key."""
@@ -34,13 +34,17 @@ class AtomicRequest:
                 look = partial(atomic.peek_alone, call, exchange.using)
                 outcome = wait_for_answer(outcome, call, look, exchange.request) or self.run_once()
         except NotKept as error:
+            if self.reached_out:
+                return exchange.unknown_outcome_response(call)
             return self.unless_in_doubt(error.response)
         except StoreUnavailable:
             return exchange.unavailable_response()
         except OutcomeUnknown:  # of this COMMIT, or of another key that the view used
             return exchange.unknown_outcome_response(call)
         except Exception as error:
-            if not proves_nothing_happened(error, call.policy):
+            if self.attempt is None or not proves_nothing_happened(error, self.attempt):
+                if exchange.misleads(error):
+                    return exchange.unknown_outcome_response(call)
                 raise
             return self.unless_in_doubt(exchange.not_executed_response(error))
         return outcome if isinstance(outcome, HttpResponseBase) else exchange.answer(outcome, call)
@@ -50,21 +54,28 @@ class AtomicRequest:
         try:
             return atomic.run_atomic(self.call, self.run_view, self.exchange.using)
         except RollbackRequired as error:
-            response = error.response
+            response, explained = error.response, False
         except Exception as error:
-            if not self.exchange.stores_response_to(error):
+            if self.attempt is None or not self.exchange.stores_response_to(error, self.attempt):
                 raise
-            response = self.exchange.explain(error)
-        return atomic.run_atomic(self.call, lambda attempt: self.exchange.keep(response), self.exchange.using)
+            response, explained = self.exchange.explain(error), True
+        keep = partial(self.exchange.keep, response, reached_out=self.reached_out, explained=explained)
+        return atomic.run_atomic(self.call, lambda attempt: keep(), self.exchange.using)
 
     def run_view(self, attempt: Attempt) -> tuple[HttpResponseBase, Reply]:
         """Run the view in the transaction of its claim. It runs again after a deadlock."""
-        if self.view_ran:
+        if self.attempt is not None:
             self.exchange.rewind()
-        self.view_ran = True
+        self.attempt = attempt
         attach(self.exchange.request, Idempotency(attempt, self.exchange.capture, late=False))
         with self.exchange.transactions():
-            return self.exchange.keep(self.exchange.finalize(self.exchange.handler()))
+            response = self.exchange.finalize(self.exchange.handler())
+            return self.exchange.keep(response, reached_out=self.reached_out)
+
+    @property
+    def reached_out(self) -> bool:
+        """True if the view derived a downstream key: an external service may have been called."""
+        return self.attempt is not None and bool(self.attempt.derived)
 
     def unless_in_doubt(self, response: HttpResponseBase) -> HttpResponseBase:
         """Return this response, unless the outcome of an earlier attempt is unknown: that record was not changed."""

@@ -16,6 +16,7 @@ from django.http.response import HttpResponseBase, StreamingHttpResponse
 
 from django_idempotency.conf import Arguments, conf
 from django_idempotency.core.calls import Call
+from django_idempotency.core.links import docs_url
 from django_idempotency.core.policy import OnError, Policy, Streaming
 from django_idempotency.core.replies import Reply, capture, unfold
 from django_idempotency.core.validation import OBJECT, is_true
@@ -24,11 +25,13 @@ from django_idempotency.exceptions import (
     Misplaced,
     NoPrincipal,
     NotAResponse,
+    NotExecuted,
     UnstorableResponse,
 )
+from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.cache import CachedReplay
 from django_idempotency.flow.claim import tell
-from django_idempotency.flow.finish import proves_nothing_happened
+from django_idempotency.flow.finish import is_about_another_key, proves_nothing_happened
 from django_idempotency.http.atomic_requests import check_for_rollback, open_atomic_requests, open_in_time
 from django_idempotency.http.context import NONE, attach, is_protected
 from django_idempotency.http.own_responses import OwnResponses
@@ -41,6 +44,7 @@ from django_idempotency.http.requests import (
     rewind,
     runs_unprotected,
 )
+from django_idempotency.signals import logger
 from django_idempotency.store.limits import in_transaction
 from django_idempotency.store.records import alias
 
@@ -88,13 +92,34 @@ class Exchange(OwnResponses):
         """Return the project's own response to an exception."""
         return response_for_exception(self.request, error)
 
-    def stores_response_to(self, error: Exception) -> bool:
-        """True if the project's response to this exception is stored: the view meant it as an error response."""
+    def stores_response_to(self, error: Exception, attempt: Attempt) -> bool:
+        """True if the project's response to this exception is stored: the view meant it as an error response.
+
+        After a downstream key was derived, only the policy counts: the service may have been called since.
+        """
         if isinstance(error, NotAResponse):
             return False
-        if isinstance(error, (*ERROR_RESPONSES, *self.policy.refusals)):
+        if isinstance(error, tuple(self.policy.refusals)):
             return True
-        return self.policy.on_error is OnError.STORE and not proves_nothing_happened(error, self.policy)
+        if self.is_refusal(error) and not attempt.derived and not is_about_another_key(error, attempt):
+            return True
+        return self.policy.on_error is OnError.STORE and not proves_nothing_happened(error, attempt)
+
+    def is_refusal(self, error: Exception) -> bool:
+        """True if the framework answers this exception with an error response below 500."""
+        return isinstance(error, ERROR_RESPONSES)
+
+    def misleads(self, error: Exception) -> bool:
+        """True if the project's response to this exception would deny an effect that is possible. It is logged."""
+        misleading = isinstance(error, NotExecuted) or self.is_refusal(error)
+        if misleading:
+            logger.error(
+                "The view of %r ended with an exception that does not prove that nothing happened. See %s",
+                operation_of_request(self.request, self.policy),
+                docs_url("how-to/external-calls", "what-an-exception-means"),
+                exc_info=error,
+            )
+        return misleading
 
     def parsed_form(self) -> Any:
         """Return a multipart body if the framework parses it; None to parse it as Django does."""
@@ -143,15 +168,21 @@ class Exchange(OwnResponses):
         opened = open_atomic_requests(self.request, self.view, except_for=self.using)
         return opened if isinstance(opened, nullcontext) else open_in_time(opened)
 
-    def keep(self, response: HttpResponseBase, *, reached_out: bool = False) -> tuple[HttpResponseBase, Reply]:
+    def keep(
+        self, response: HttpResponseBase, *, reached_out: bool = False, explained: bool = False
+    ) -> tuple[HttpResponseBase, Reply]:
         """Return the response and the reply to store of it; raise NotKept if the policy stores no such response.
 
         A success is always stored: its effect has happened, and a free key would let it happen again. The policy may
         know better: a response whose body tells of an error is not stored, and its writes are rolled back. After an
-        external call a 4xx response is stored too, because it does not prove that nothing happened.
+        external call a 4xx response is stored too, because it does not prove that nothing happened; a 5xx, perhaps made
+        of the call's timeout, is stored only if the policy names its status, or the exception that it was `explained`
+        from.
         """
         tells, status = self.policy.is_error, response.status_code
         if tells is not None and status < 400 and is_true(tells(response)):
+            raise NotKept(response)
+        if reached_out and status >= 500 and not explained and self.policy.store is None:
             raise NotKept(response)
         is_error = status >= (500 if reached_out else 400)
         if is_error and (self.gives_back(response) or not self.policy.keeps(status)):

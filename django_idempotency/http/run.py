@@ -18,7 +18,7 @@ from django_idempotency.core.calls import Call
 from django_idempotency.core.decisions import InFlight
 from django_idempotency.core.policy import Mode, OnDisconnect, Transaction
 from django_idempotency.core.replies import Reply
-from django_idempotency.exceptions import LostFence, NotExecuted, OutcomeUnknown, StoreUnavailable
+from django_idempotency.exceptions import LostFence, OutcomeUnknown, StoreUnavailable
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.claim import begin, peek
 from django_idempotency.flow.finish import doubt, fail, finish, proves_nothing_happened, release
@@ -118,6 +118,7 @@ class LeasedRequest:
         self.call = attempt.call
         self.context = Idempotency(attempt, exchange.capture, late=late)
         self.in_transaction = False  # the transaction that stores the response has begun
+        self.explained = False  # the response was made of an exception that the policy lets be one
         self.about_another_key: Exception | None = None  # what the project's code raised about a key that it used
         attach(exchange.request, self.context)
 
@@ -138,13 +139,14 @@ class LeasedRequest:
 
     def explain(self, error: Exception) -> tuple[HttpResponseBase, Reply]:
         """Make the project's response to an exception in the transaction that stores it."""
+        self.explained = True
         with self.project_code():
             return self.keep(self.exchange.explain(error))
 
     def keep(self, response: HttpResponseBase) -> tuple[HttpResponseBase, Reply]:
         """Return the response and the reply to store of it."""
         self.in_transaction = True
-        return self.exchange.keep(response, reached_out=bool(self.attempt.derived))
+        return self.exchange.keep(response, reached_out=bool(self.attempt.derived), explained=self.explained)
 
     def store(self, work: Callable[[], tuple[HttpResponseBase, Reply]]) -> HttpResponseBase:
         """Store the response that `work` makes, after the view has run."""
@@ -204,15 +206,15 @@ class LeasedRequest:
         if isinstance(error, OutcomeUnknown | LostFence):  # perhaps about another key, which the view used
             doubt(self.attempt, type(error).__name__, error)
             return self.exchange.settled_response(self.attempt)
-        if isinstance(error, Exception) and self.exchange.stores_response_to(error):
+        if isinstance(error, Exception) and self.exchange.stores_response_to(error, self.attempt):
             try:
                 return self.store(partial(self.explain, error))
             except Exception as unexplained:
                 fail(self.attempt, unexplained)
                 raise
-        proven = proves_nothing_happened(error, self.call.policy)
+        proven = proves_nothing_happened(error, self.attempt)
         released = fail(self.attempt, error, proven=proven)
-        if isinstance(error, NotExecuted) and not released:
+        if not released and isinstance(error, Exception) and self.exchange.misleads(error):
             return self.exchange.settled_response(self.attempt)
         if proven and released and isinstance(error, Exception):
             return self.exchange.not_executed_response(error, self.attempt.number)

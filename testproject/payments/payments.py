@@ -12,7 +12,7 @@ from django_idempotency.rest_framework import IdempotentMixin, IdempotentRequest
 from testproject.gateway.charges import Order
 from testproject.payments import simulate
 from testproject.payments.charging import charge
-from testproject.payments.errors import had_no_effect
+from testproject.payments.errors import CardDeclined, had_no_effect
 from testproject.payments.models import Payment
 
 NEWEST = 100
@@ -34,6 +34,7 @@ class PaymentViewSet(IdempotentMixin, mixins.RetrieveModelMixin, viewsets.Generi
         "mode": "leased",
         "transaction": "late",
         "not_executed": had_no_effect,
+        "refusals": [CardDeclined],  # the provider's word, although it is raised after `derive`
     }
     serializer_class = PaymentSerializer
 

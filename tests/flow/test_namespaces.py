@@ -75,7 +75,7 @@ def alice(request: HttpRequest) -> str:
 
 protected = partial(idempotent, scope=alice, transaction="late")
 urlpatterns = [
-    path("pay/", protected(operation="tests.namespaces")(pay)),
+    path("pay/", protected(operation="tests.namespaces", not_executed=[NotExecuted])(pay)),
     path("again/", protected(operation="tests.namespaces_again", on_lost_lease="restart")(pay)),
 ]
 
@@ -250,7 +250,7 @@ def test_atomic_mode_continues_in_the_namespace_of_what_a_leased_attempt_left() 
             raise NotExecuted
 
     with pytest.raises(NotExecuted):
-        once(scope="payouts", key="1", run=work)
+        once(scope="payouts", key="1", run=work, not_executed=[NotExecuted])
     with installed("rotated"):
         once(scope="payouts", key="1", mode="atomic", run=work)
     assert seen == [derived()] * 2

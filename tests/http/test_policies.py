@@ -317,7 +317,7 @@ def test_a_repeat_derives_the_same_keys_for_each_step(alice: Person, serve: Serv
             raise NotExecuted
         return JsonResponse({})
 
-    serve(idempotent(view))
+    serve(idempotent(not_executed=[NotExecuted])(view))
     assert [alice.post("/it").status_code for _ in range(2)] == [503, 200]
     record = IdempotencyKey.objects.get()
     sent = record.derive("charge"), record.derive("mail")
