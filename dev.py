@@ -24,33 +24,10 @@ ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 DATABASES = ["sqlite", "postgresql", "mariadb"]
-# These tests are the same on every database: they run on the first one only. `nodes` is for engines that have several.
-NOT_ON_OTHERS = [
-    "core",
-    "repository",
-    "browser",
-    "contrib",
-    "monitoring/test_monitoring.py",
-    "client/test_errors.py",
-    "client/test_guides.py",
-    "client/test_lossy_network.py",
-    "client/test_outbox.py",
-    "client/test_retrying.py",
-    "client/test_without_django.py",
-    "clients/js",
-    "acceptance/test_disconnects.py",
-    "acceptance/test_frameworks_killed.py",
-    "acceptance/test_generated_client.py",
-    "acceptance/test_graphene.py",
-    "testing/test_clients.py",
-    "testing/test_plugin.py",
-    "testing/test_provider.py",
-    "testing/test_responses.py",
-]
-# The suite runs in two parts on each database, because the second mostly waits.
-PARTS = {"": "not processes", "_processes": "processes"}
-AT_ONCE = 5  # runs of pytest
-# Each is started from packages. The first two are raced in every run; --engine runs all of ON_ENGINES on one of them.
+# What pytest runs, by its markers. A soak repeats, races or waits for long. A `vendor` test depends on the database.
+QUICK, QUICK_ON_OTHERS = "not soak", "vendor and not soak"
+WHOLE, WHOLE_ON_OTHERS = "", "vendor or not soak"
+# Each is started from packages. --all races the first two; --engine runs all of ON_ENGINES on one of them.
 ENGINES = ["pgbouncer", "hash", "replication", "galera", "citus"]
 RACED = ENGINES[:2]
 RACES = ["flow/test_one_winner.py", "flow/test_running_again.py", "once/test_many_at_once.py", "store/test_table.py"]
@@ -113,13 +90,12 @@ class Outcome(NamedTuple):
     closing_line: str
 
 
-def run_pytest(title: str, environment: dict[str, str], arguments: list[str]) -> Outcome:
-    """Run pytest with its coverage measured. Begin each line of its output with the title."""
+def run_pytest(title: str, environment: dict[str, str], command: list[str]) -> Outcome:
+    """Run pytest, and begin each line of its output with the title."""
     print(f"{title}######## {hide_password(environment['DATABASE_URL'])}", flush=True)
-    command = [str(PYTHON), "-u", "-m", "coverage", "run", "-m", "pytest", "-m", "", *arguments]
-    environment = {**os.environ, **environment}
     closing_line = "pytest ended without a closing line"
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    options: dict[str, Any] = {"cwd": ROOT, "env": {**os.environ, **environment}, "text": True}
+    with subprocess.Popen([PYTHON, "-u", "-m", *command], stdout=subprocess.PIPE, **options) as process:
         for line in process.stdout or ():
             print(title + line, end="", flush=True)
             closing_line = line.strip() if CLOSING_LINE.search(line) else closing_line
@@ -127,34 +103,34 @@ def run_pytest(title: str, environment: dict[str, str], arguments: list[str]) ->
 
 
 def run_pytest_on_each(
-    databases: dict[str, Any], brokers: dict[str, str], arguments: list[str], complete: bool
+    databases: dict[str, Any], brokers: dict[str, str], arguments: list[str], *, whole: bool
 ) -> dict[str, Outcome]:
-    """Run pytest on all databases at the same time, because a run mostly waits for its database and its processes."""
-    runs: dict[str, tuple[dict[str, str], list[str]]] = {}
-    for name, database in databases.items():
-        first = not runs
-        selection = arguments or select(name, first=first, alone=len(databases) == 1)
-        measured = ["-p", "tests.kit.measuring"] if complete and not first else []  # enough to judge the coverage
-        options = [*measured, *database["options"], *selection]
-        if arguments or name in ENGINES:
-            runs[name] = (brokers | {"DATABASE_URL": database["url"]}, options)
-            continue
-        address, question, query = database["url"].partition("?")
-        for part, mark in PARTS.items():  # each in a database of its own
-            url = f"{address}{part}{question}{query}"
-            runs[name + part] = (brokers | {"DATABASE_URL": url}, [*options, "-m", mark])
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        width = max(map(len, runs), default=0)
-        titles = {name: f"{name:<{width}} | " if len(runs) > 1 else "" for name in runs}
-        futures = {name: pool.submit(run_pytest, titles[name], *run) for name, run in runs.items()}
+    """Run pytest on all databases at the same time: a run often waits for its database and its processes."""
+    width = max(map(len, databases), default=0)
+    with ThreadPoolExecutor(max(len(databases), 1)) as pool:
+        futures = {}
+        for name, database in databases.items():
+            title = f"{name:<{width}} | " if len(databases) > 1 else ""
+            selection = arguments or select(name, whole=whole, alone=len(databases) == 1)
+            command = ["pytest", "-m", "", *selection, *database["options"]]
+            if whole:  # measuring doubles the processor time, so the others add only what SQLite does not run
+                command = [
+                    "coverage",
+                    "run",
+                    "-m",
+                    *command,
+                    *([] if name == "sqlite" else ["-p", "tests.kit.measuring"]),
+                ]
+            futures[name] = pool.submit(run_pytest, title, brokers | {"DATABASE_URL": database["url"]}, command)
         return {name: future.result() for name, future in futures.items()}
 
 
-def select(name: str, *, first: bool, alone: bool) -> list[str]:
+def select(name: str, *, whole: bool, alone: bool) -> list[str]:
     """Return which tests run on this database, or on this engine."""
     if name in ENGINES:
         return [f"tests/{each}" for each in ([*NODES.get(name, []), *ON_ENGINES] if alone else RACES)]
-    return [f"--ignore=tests/{each}" for each in (["nodes"] if first else ["nodes", *NOT_ON_OTHERS])]
+    on_sqlite, on_others = (WHOLE, WHOLE_ON_OTHERS) if whole else (QUICK, QUICK_ON_OTHERS)
+    return ["--ignore=tests/nodes", "-m", on_sqlite if name == "sqlite" else on_others]
 
 
 def hide_password(url: str) -> str:
@@ -172,33 +148,38 @@ def judge_coverage(complete: bool) -> Outcome:
     return Outcome(False, "FAILED: core and store are not covered completely")
 
 
-def test(only: str | None, arguments: list[str]) -> bool:
+def test(only: str | None, arguments: list[str], *, whole: bool) -> bool:
     """Run pytest on every database in reach, or on one engine, and say at the end what was not tested."""
     prepare("test")
-    run("coverage", "erase")
-    names = [only] if only else DATABASES if arguments else [*DATABASES, *RACED]
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # the tests start hundreds of processes, which would compile it all
+    whole = whole and not arguments
+    names = [only] if only else [*DATABASES, *RACED] if whole else DATABASES
     command = [str(PYTHON), "-m", "tests.servers", *names]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as servers:
         if not (line := next(iter(servers.stdout or ()), "")):
             sys.exit("dev.py: the search for databases failed; see the error above.")
         found = json.loads(line)
-        complete = set(DATABASES) <= set(found["databases"]) and not arguments
         if only == "citus" and not found["databases"]:
             run("pytest", "-m", "", WITHOUT_CITUS)
+        if whole:
+            run("coverage", "erase")
         try:
-            outcomes = run_pytest_on_each(found["databases"], found["brokers"], arguments, complete)
+            outcomes = run_pytest_on_each(found["databases"], found["brokers"], arguments, whole=whole)
         finally:
             servers.communicate()  # after a Ctrl-C too, they stop when the tests have ended
-    coverage = Outcome(True, "not judged on an engine")
-    if only not in ENGINES:
-        coverage = judge_coverage(complete)
-    left_out = [name for name in (*DATABASES, *ENGINES) if name not in names]
+    coverage = Outcome(True, "not measured")
+    if whole:
+        coverage = judge_coverage(complete=set(DATABASES) <= set(found["databases"]))
     brokers = ", ".join(map(hide_password, found["brokers"].values())) or "none"
     print(f"\n######## summary\nreachable brokers: {brokers}\ncoverage: {coverage.closing_line}")
-    for line in [f"{', '.join(left_out)}: left out of this run", *found["missing"]]:
+    if left_out := [name for name in (*DATABASES, *ENGINES) if name not in names]:
+        print(f"NOT TESTED  {', '.join(left_out)}: left out of this run")
+    if not (whole or arguments or only in ENGINES):
+        print("NOT TESTED  soaks, browsers and JavaScript: `dev.py test --all` runs them, and measures the coverage")
+    for line in found["missing"]:
         print(f"NOT TESTED  {line}")
     for name, outcome in outcomes.items():
-        database = found["databases"][name.removesuffix("_processes")]
+        database = found["databases"][name]
         about = "; ".join(filter(None, [database["versions"], shlex.join(database["options"])]))
         print(f"{name}: {'passed' if outcome.passed else 'FAILED'}{about and f' ({about})'}\n{outcome.closing_line}")
     return bool(outcomes) and all(outcome.passed for outcome in (coverage, *outcomes.values()))
@@ -225,11 +206,13 @@ def main() -> bool:
     which.add_argument("--only", choices=DATABASES, help="one database instead of all that answer")
     engine = "an engine that is started for this run; without other arguments, the suites that an engine could break"
     which.add_argument("--engine", choices=ENGINES, help=engine)
+    whole = "everything: soaks, browsers, JavaScript, races on two engines, and the coverage; it takes half an hour"
+    tests.add_argument("--all", action="store_true", help=whole)
     commands.add_parser("demo", allow_abbrev=False, add_help=False, help="show the payments service at work")
     commands.add_parser("check", help="check style, types, documentation and the wheel: what CI runs after the tests")
     options, others = parser.parse_known_args()
     if options.command == "test":
-        return test(options.only or options.engine, others)
+        return test(options.only or options.engine, others, whole=options.all)
     if options.command == "demo":
         return demo(others)
     if others:

@@ -29,6 +29,13 @@ connection_created.connect(sent.watch)
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # the real ones are slow on purpose
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """On further databases, do not import the modules without a test for them: that takes longer than many tests."""
+    only_vendor = config.getoption("markexpr").startswith("vendor and ")
+    is_module = collection_path.match("test_*.py")
+    return (only_vendor and is_module and "mark.vendor" not in collection_path.read_text()) or None
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark what starts processes by its folder and by its fixtures; other modules say it themselves."""
     folder = item.path.relative_to(Path(__file__).parent).parts[0]

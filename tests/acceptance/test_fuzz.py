@@ -127,6 +127,7 @@ def test_no_request_is_answered_with_a_500(site: Site, sent: dict[str, Any]) -> 
     assert answer.status < 500, answer.body
 
 
+@pytest.mark.soak
 def test_every_answer_to_what_is_made_from_the_schema_is_in_the_schema(site: Site) -> None:
     """Each request twice with a key of its own, and once with an odd one that others have used.
 

@@ -121,6 +121,7 @@ def test_killed_anywhere_a_retry_goes_on_from_the_last_step(site: Site, kill: st
     assert is_replay(ride.send(), answer)
 
 
+@pytest.mark.soak
 def test_killed_anywhere_the_resumer_alone_brings_it_to_its_end(site: Site) -> None:
     rides = [booking(site, kill).killed() for kill in KILLED_AT]
 

@@ -109,6 +109,7 @@ def test_a_store_that_dies_under_a_running_view_leaves_doubt(wired: Wired) -> No
     assert wired.site.executions() == 1
 
 
+@pytest.mark.soak
 def test_a_database_that_is_busy_when_a_view_ends_leaves_doubt(site: Site, vendor: str) -> None:
     if vendor != "sqlite":
         pytest.skip("only SQLite has one lock for all writers; the other databases are cut off instead")

@@ -94,6 +94,7 @@ def reference(accepted: Answer) -> str:
     return str(accepted.json()["operation_ref"])
 
 
+@pytest.mark.soak
 def test_a_killed_worker_is_replaced_and_pollers_see_it_all(reports: Reports) -> None:
     accepted = reports.ask()
     address = accepted.headers["Location"]
@@ -125,6 +126,7 @@ def test_a_killed_worker_is_replaced_and_pollers_see_it_all(reports: Reports) ->
     assert (reports.ask().body, reports.poll(address).body) == (done.body, done.body)
 
 
+@pytest.mark.soak
 def test_a_broker_that_forgot_everything_is_told_again(reports: Reports) -> None:
     reports.open_the_gate()
     accepted = reports.ask()

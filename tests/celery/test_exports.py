@@ -103,6 +103,7 @@ def test_pollers_see_it_wait_then_how_far_it_is_then_the_report(
     assert is_the_report(report, address, answer)
 
 
+@pytest.mark.soak
 def test_a_worker_that_is_killed_in_the_middle_is_replaced(
     report: Report, messages: Broker, quick: dict[str, str]
 ) -> None:

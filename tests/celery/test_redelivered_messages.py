@@ -97,6 +97,7 @@ def kill(message: Message, consumer: CeleryProcess, what: str, task: str) -> lis
     return came_first
 
 
+@pytest.mark.soak
 def test_a_leased_task_whose_worker_was_killed_does_not_run_again(message: Message, killed: str) -> None:
     task = "tests.gate_leased"
     message.deliver(task)
@@ -113,6 +114,7 @@ def test_a_leased_task_whose_worker_was_killed_does_not_run_again(message: Messa
     assert message.status(task) == "unknown"
 
 
+@pytest.mark.soak
 def test_an_atomic_task_whose_worker_was_killed_runs_afresh(message: Message, killed: str) -> None:
     task = "tests.gate_atomic"
     message.deliver(task)
@@ -131,6 +133,7 @@ def test_an_atomic_task_whose_worker_was_killed_runs_afresh(message: Message, ki
     assert message.status(task) == "completed"
 
 
+@pytest.mark.soak
 def test_a_message_waits_for_the_lease_of_a_killed_worker_however_long_and_then_runs(message: Message) -> None:
     task = "tests.gate_restart"
     message.deliver(task)

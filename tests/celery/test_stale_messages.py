@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from django_idempotency.monitoring.jobs import SCHEDULED
 from tests.kit.celery_processes import Broker, beat, worker
 from tests.kit.threads import wait_until
+
+pytestmark = pytest.mark.soak
 
 ROUNDS = 4
 TASKS = len(SCHEDULED)

@@ -38,6 +38,7 @@ def mailed(line: str, database: str) -> str:
     return done.stdout
 
 
+@pytest.mark.soak
 def test_cron_mails_only_what_is_wrong(database: str) -> None:
     assert "The maintenance job sweep has never run to its end" in mailed(DOCTOR, database)
     assert {command: mailed(line, database) for command, line in COMMANDS.items()} == dict.fromkeys(COMMANDS, "")

@@ -286,6 +286,7 @@ sweep_zombies.delay()
 """
 
 
+@pytest.mark.soak
 @pytest.mark.processes
 @pytest.mark.django_db
 def test_a_celery_process_writes_its_counts_when_it_ends(tmp_path: Path, database: str) -> None:

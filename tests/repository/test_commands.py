@@ -127,10 +127,14 @@ def test_an_engine_that_does_not_start_is_missing_and_the_others_are_found(roots
     assert "no space left" in reason
 
 
-AS_IN_THE_CONTAINER = ["--postgres", "--host", "0.0.0.0"]  # noqa: S104 - what testproject/Containerfile says
+AS_IN_THE_CONTAINER = pytest.param(
+    ["--postgres", "--host", "0.0.0.0"],  # noqa: S104 - what testproject/Containerfile says
+    id="as in the container",
+    marks=pytest.mark.soak,
+)
 
 
-@pytest.mark.parametrize("database", [[], AS_IN_THE_CONTAINER], ids=["sqlite", "as in the container"])
+@pytest.mark.parametrize("database", [pytest.param([], id="sqlite"), AS_IN_THE_CONTAINER])
 def test_the_demo_walks_once_and_every_step_answers_as_it_should(database: list[str]) -> None:
     with demo("--once", *database) as process:
         said, _ = process.communicate(timeout=120)
@@ -145,6 +149,7 @@ def test_the_demo_walks_once_and_every_step_answers_as_it_should(database: list[
     assert said.splitlines()[-1].startswith("Next, ")
 
 
+@pytest.mark.soak
 def test_the_demo_goes_on_serving_says_what_to_try_and_stops_at_control_c() -> None:
     with demo() as process:
         assert process.stdout is not None
@@ -165,6 +170,7 @@ def test_the_demo_goes_on_serving_says_what_to_try_and_stops_at_control_c() -> N
     assert wait_until(lambda: not is_served(url))
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux listens on all of 127.0.0.0/8")
 def test_the_demo_in_a_container_answers_on_the_ports_that_it_publishes() -> None:
     with demo_service("0.0.0.0", None, postgres=False) as walk:  # noqa: S104 - as in the container

@@ -129,8 +129,10 @@ def test_the_repository_holds_at_its_top_only_what_has_a_reason() -> None:
     assert {path.partition("/")[0] for path in listed.stdout.split("\0") if path} == {
         *(
             ".ci",
+            ".editorconfig",
             ".github",
             ".gitignore",
+            ".pre-commit-config.yaml",
             "CHANGELOG.md",
             "CODE_OF_CONDUCT.md",
             "CONTRIBUTING.md",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 import tomllib
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +93,45 @@ def test_a_workflow_has_few_rights_and_no_secret(path: Path) -> None:
         assert os.access(ROOT / program, os.X_OK), program
 
 
-def test_continuous_integration_runs_the_command_of_contributing() -> None:
-    steps = load(FORGE / "workflows/ci.yml")["jobs"]["run"]["steps"]
-    assert steps[-1] == {"run": ".ci/run"}
+def test_continuous_integration_tests_what_the_classifiers_promise() -> None:
+    jobs = load(FORGE / "workflows/ci.yml")["jobs"]
+    environments = [each["environment"] for each in jobs["test"]["strategy"]["matrix"]["include"]]
+    commands = [step.get("run") for step in jobs["check"]["steps"]] + jobs["long"]["strategy"]["matrix"]["command"]
+    assert {"python3 dev.py check", "python3 dev.py test --all"} <= set(commands)
+    named = {*environments, *re.findall(r"tox run -e (\S+)", "\n".join(map(str, commands)))}
+    assert named <= tox_environments(), "tox.ini is the list of environments"
+    promised = re.findall(r"(Python|Django) :: (\d+\.\d+)", "\n".join(PROJECT["classifiers"]))
+    factors = {f"{'py' if of == 'Python' else 'dj'}{version.replace('.', '')}" for of, version in promised}
+    factors |= {"sqlite", "postgres", "mariadb", "lowest"}
+    assert factors <= {factor for environment in environments for factor in environment.split("-")}
+
+
+def tox_environments() -> set[str]:
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read(ROOT / "tox.ini")
+    found = set()
+    for line in tox["tox"]["env_list"].split("\n"):
+        parts = [part.replace(" ", "").split(",") for part in re.split(r"[{}]", line)]
+        found |= {"".join(chosen) for chosen in product(*parts)}
+    return found - {""}
+
+
+def test_tox_runs_the_tests_that_dev_py_runs() -> None:
+    """Else an environment of CI would test less than the command of the README."""
+    tox, dev = (ROOT / "tox.ini").read_text(), runpy.run_path(str(ROOT / "dev.py"))
+    assert f'  sqlite: python -m pytest -m "" -o pythonpath= {{posargs:-m "{dev["QUICK"]}"}}' in tox
+    others = f'  postgres, mariadb: python -m pytest -m "" -o pythonpath= {{posargs:-m "{dev["QUICK_ON_OTHERS"]}"}}'
+    assert others in tox
+    assert (ROOT / ".ci/run").read_text().splitlines()[-2:] == ["python3 dev.py test", "python3 dev.py check"]
+
+
+def test_what_pre_commit_runs_is_what_check_runs() -> None:
+    hooks = [hook["entry"] for each in load(ROOT / ".pre-commit-config.yaml")["repos"] for hook in each["hooks"]]
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read(ROOT / "tox.ini")
+    checks = "\n".join(tox[f"testenv:{name}"]["commands"] for name in ("lint", "typing")).strip().splitlines()
+    programs = {line.split()[0] for line in checks if line}
+    assert programs == {Path(entry.split()[0]).name for entry in hooks} - {"python"}
 
 
 def test_a_release_is_tested_built_once_attested_and_published_without_a_password() -> None:

@@ -47,6 +47,7 @@ def port() -> str:
     return str(free_port())
 
 
+@pytest.mark.soak
 @pytest.mark.processes
 def test_followed_literally_it_ends_where_it_says(shell: Shell, port: str, tmp_path: Path, wheel: Path) -> None:
     project = tmp_path / "empty" / "shop"

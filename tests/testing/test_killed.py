@@ -14,7 +14,7 @@ import pytest
 
 from tests.testing.test_crashes import POINTS
 
-pytestmark = pytest.mark.vendor
+pytestmark = [pytest.mark.vendor, pytest.mark.soak]
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -79,6 +79,7 @@ def test_a_token_is_optional_but_a_wrong_one_is_refused(site: Site) -> None:
     assert site.executions() == 1
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("running", ["gunicorn"], indirect=True)
 def test_killed_workers_are_replaced_and_what_they_counted_stays(site: Site) -> None:
     site.anyone.post_bytes("/conformance/echo", b"before")

@@ -43,6 +43,7 @@ def test_defaults_protect_and_need_no_server() -> None:
     }
 
 
+@pytest.mark.soak
 def test_maintenance_jobs_have_a_queue_of_their_own_and_a_plain_worker_reads_it() -> None:
     found = default_settings("CELERY_TASK_ROUTES", "CELERY_TASK_DEFAULT_QUEUE", "CELERY_BEAT_SCHEDULE")
     queues = {route["queue"] for route in found["CELERY_TASK_ROUTES"].values()}
