@@ -32,7 +32,8 @@ ENDS_WITHIN_SECONDS = 30
 FOR_A_SECOND: Any = {"simulate": {"sleep": 1}}
 FOR_EVER: Any = {"simulate": {"sleep": 600}}
 CANCELLING = {"DJANGO_SETTINGS_MODULE": "tests.acceptance.served.settings", "ON_DISCONNECT": "cancel"}
-every_server = pytest.mark.parametrize("kind", IMPATIENT)
+others = [pytest.param(kind, marks=pytest.mark.soak) for kind in IMPATIENT if kind != "uvicorn"]
+every_server = pytest.mark.parametrize("kind", ["uvicorn", *others])
 
 
 @pytest.fixture

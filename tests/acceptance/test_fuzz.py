@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 from testproject.http import exchange
 from tests.kit.processes import Site
 
-pytestmark = pytest.mark.parametrize("site", ["off"], indirect=True)
+pytestmark = [pytest.mark.soak, pytest.mark.parametrize("site", ["off"], indirect=True)]
 
 METHODS = ["POST", "POST", "POST", "PATCH", "PUT", "GET", "HEAD", "DELETE", "OPTIONS"]
 PATHS = [
@@ -127,7 +127,6 @@ def test_no_request_is_answered_with_a_500(site: Site, sent: dict[str, Any]) -> 
     assert answer.status < 500, answer.body
 
 
-@pytest.mark.soak
 def test_every_answer_to_what_is_made_from_the_schema_is_in_the_schema(site: Site) -> None:
     """Each request twice with a key of its own, and once with an odd one that others have used.
 

@@ -15,7 +15,7 @@ from drf_spectacular.settings import patched_settings
 from tests.kit.environments import make_environment
 from tests.kit.processes import Site
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("site", ["off"], indirect=True), pytest.mark.soak]
+pytestmark = [pytest.mark.soak, pytest.mark.parametrize("site", ["off"], indirect=True)]
 
 GENERATOR = "openapi-python-client>=0.29"
 FOR_CLIENTS = {"COMPONENT_SPLIT_REQUEST": True, "PARSER_WHITELIST": ["rest_framework.parsers.JSONParser"]}

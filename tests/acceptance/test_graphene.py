@@ -13,7 +13,7 @@ import pytest
 
 from tests.kit.environments import make_environment
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak]
+pytestmark = pytest.mark.soak
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "how-to" / "graphql.md"

@@ -41,7 +41,10 @@ def quick(site: Site) -> dict[str, str]:
     return {**QUICK, "DATABASE_URL": site.database_url, "GATEWAY_URL": site.gateway.url}
 
 
-@pytest.fixture(params=["filesystem", "redis", "rabbitmq"])
+SERVERS = [pytest.param(name, marks=pytest.mark.soak) for name in ("redis", "rabbitmq")]
+
+
+@pytest.fixture(params=["filesystem", *SERVERS])
 def any_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
     """A broker knows nothing of the database: each is tried with PostgreSQL, and one with every database."""
     if request.param != "filesystem" and connection.vendor != "postgresql":

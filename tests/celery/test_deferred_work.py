@@ -94,7 +94,6 @@ def reference(accepted: Answer) -> str:
     return str(accepted.json()["operation_ref"])
 
 
-@pytest.mark.soak
 def test_a_killed_worker_is_replaced_and_pollers_see_it_all(reports: Reports) -> None:
     accepted = reports.ask()
     address = accepted.headers["Location"]

@@ -68,7 +68,14 @@ def message(any_broker: Broker, quick_database: str, django_db_blocker: DjangoDb
     used.clear()
 
 
-@pytest.mark.parametrize("task", ["tests.book_leased", "tests.late_leased", "tests.book_atomic"])
+@pytest.mark.parametrize(
+    "task",
+    [
+        "tests.late_leased",
+        pytest.param("tests.book_leased", marks=pytest.mark.soak),
+        pytest.param("tests.book_atomic", marks=pytest.mark.soak),
+    ],
+)
 def test_twenty_deliveries_at_once_have_one_effect(message: Message, task: str) -> None:
     for _ in range(DELIVERIES):
         message.deliver(task)
@@ -80,7 +87,7 @@ def test_twenty_deliveries_at_once_have_one_effect(message: Message, task: str) 
     assert message.entries() == 1
 
 
-@pytest.fixture(params=["its process", "the whole worker"])
+@pytest.fixture(params=["the whole worker", pytest.param("its process", marks=pytest.mark.soak)])
 def killed(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -97,7 +104,6 @@ def kill(message: Message, consumer: CeleryProcess, what: str, task: str) -> lis
     return came_first
 
 
-@pytest.mark.soak
 def test_a_leased_task_whose_worker_was_killed_does_not_run_again(message: Message, killed: str) -> None:
     task = "tests.gate_leased"
     message.deliver(task)
@@ -114,7 +120,6 @@ def test_a_leased_task_whose_worker_was_killed_does_not_run_again(message: Messa
     assert message.status(task) == "unknown"
 
 
-@pytest.mark.soak
 def test_an_atomic_task_whose_worker_was_killed_runs_afresh(message: Message, killed: str) -> None:
     task = "tests.gate_atomic"
     message.deliver(task)

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.lossy_network import DRIVERS, describe, try_client
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.soak]
+pytestmark = [pytest.mark.processes, pytest.mark.soak]
 
 
 @pytest.mark.parametrize("client", ["httpx", "httpx async", "requests"])

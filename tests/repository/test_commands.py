@@ -158,6 +158,7 @@ def test_the_demo_goes_on_serving_says_what_to_try_and_stops_at_control_c() -> N
             lines.append(process.stdout.readline())
             assert lines[-1], "".join(lines)
         said = "".join(lines)
+        assert re.search(r"All \d+ steps answered as they should\.", said)
         assert re.search(r"http://\S+/admin/ +\(user admin, password admin\)", said)
         pages = re.findall(r"Look at it .*\n +(http://\S+)", said)
         assert [exchange("GET", page).status for page in pages] == [302] * 3, "each leads to the login"

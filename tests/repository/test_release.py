@@ -157,6 +157,7 @@ def test_a_report_of_a_bug_has_what_the_first_question_back_would_ask() -> None:
     assert "idempotency_doctor" in get_commands()
 
 
+@pytest.mark.soak
 def test_the_container_has_all_files_of_the_demo(tmp_path: Path) -> None:
     wheel, image = (ROOT / "testproject/Containerfile").read_text().split("\nFROM ")[1:]
     copies = re.compile(r"^COPY (?!--from)(.+)$", re.MULTILINE)

@@ -49,6 +49,7 @@ def port() -> str:
 
 @pytest.mark.soak
 @pytest.mark.processes
+@pytest.mark.soak
 def test_followed_literally_it_ends_where_it_says(shell: Shell, port: str, tmp_path: Path, wheel: Path) -> None:
     project = tmp_path / "empty" / "shop"
     for page in PAGES:

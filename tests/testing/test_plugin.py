@@ -52,12 +52,13 @@ def test_others(fake_provider, async_idempotent_client):
 OPTED_IN = 'pytest_plugins = ["django_idempotency.testing.plugin"]\n'
 
 
-@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.parametrize(
     ("conftest", "arguments"),
-    [(OPTED_IN, []), ("", ["-p", "django_idempotency.testing.plugin"])],
-    ids=["conftest", "option"],
+    [
+        pytest.param(OPTED_IN, [], id="conftest"),
+        pytest.param("", ["-p", "django_idempotency.testing.plugin"], id="option", marks=pytest.mark.soak),
+    ],
 )
 def test_a_project_opts_in(tmp_path: Path, conftest: str, arguments: list[str]) -> None:
     for name, text in (("settings", SETTINGS), ("test_it", TESTS), ("conftest", conftest)):
