@@ -47,7 +47,6 @@ def port() -> str:
     return str(free_port())
 
 
-@pytest.mark.soak
 @pytest.mark.processes
 @pytest.mark.soak
 def test_followed_literally_it_ends_where_it_says(shell: Shell, port: str, tmp_path: Path, wheel: Path) -> None:
