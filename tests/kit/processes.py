@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -137,8 +138,10 @@ def database_beside(url: str, name: str, folder: Path) -> Iterator[str]:
     """A migrated and seeded database for server processes, on the same server as `url`, dropped afterwards."""
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
-        path = folder / f"{name}.sqlite3"
-        prepare_database(f"sqlite:///{path}")
+        prepared, path = folder.parent / "prepared.sqlite3", folder / f"{name}.sqlite3"
+        if not prepared.exists():  # the first of this run; the others are copies of it
+            prepare_database(f"sqlite:///{prepared}")
+        shutil.copyfile(prepared, path)
         yield f"sqlite:///{path}"
         return
     own = urlunsplit(parts._replace(path=f"{parts.path}_{name}"))

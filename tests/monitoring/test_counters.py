@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,9 @@ from django_idempotency.models import IdempotencyCount
 from django_idempotency.monitoring import outcomes
 from django_idempotency.monitoring.outcomes import COUNTERS, MOST_BUCKETS
 from django_idempotency.store import counts
-from testproject.servers import ROOT, prepare_database
+from testproject.servers import ROOT
 from tests.kit.celery_processes import broker, worker
-from tests.kit.processes import query, running_site
+from tests.kit.processes import database_beside, query, running_site
 from tests.kit.threads import at_once, wait_until
 from tests.monitoring.test_metrics import a_call
 
@@ -210,10 +210,9 @@ def test_the_thread_writes_by_itself(settings: Any, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> str:
-    url = f"sqlite:///{tmp_path}/counts.sqlite3"
-    prepare_database(url)
-    return url
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with database_beside("sqlite:", "counts", tmp_path_factory.mktemp("database")) as url:
+        yield url
 
 
 def environment(database: str) -> dict[str, str]:

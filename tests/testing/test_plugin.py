@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -65,7 +66,8 @@ def test_a_project_opts_in(tmp_path: Path, conftest: str, arguments: list[str]) 
         (tmp_path / f"{name}.py").write_text(text)
     (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\nDJANGO_SETTINGS_MODULE = settings\n")
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--ds=settings", *arguments],
+        [sys.executable, "-m", "pytest", "-q", "-p", "pytest_django.plugin", "--ds=settings", *arguments],
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # the plugins of other packages take long to import
         cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert "5 passed" in ran.stdout, ran.stdout + ran.stderr
