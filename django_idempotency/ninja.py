@@ -29,7 +29,7 @@ from django_idempotency.http.openapi import describe_operation
 from django_idempotency.http.openapi_responses import Schema
 from django_idempotency.http.responses import ProblemDetails, problem_response
 from django_idempotency.http.run import arun, run
-from django_idempotency.http.wrapping import layers, mark_of, mark_policy
+from django_idempotency.http.wrapping import NINJA_CHECKS, layers, mark_of, mark_policy
 
 __all__ = ["DescribedAPI", "idempotent_operation"]
 
@@ -57,6 +57,8 @@ def _protect(arguments: Arguments, run_operation: Any) -> Any:
 
 def _guarded(arguments: Arguments, operation: Operation, run_operation: Any) -> Any:
     check = operation._run_checks
+    if not hasattr(operation, NINJA_CHECKS):  # else they have been replaced already
+        setattr(operation, NINJA_CHECKS, check)
     guarded = _guard_async if operation.is_async else _guard
     protected = guarded(arguments, operation, check, run_operation)
     mark_policy(protected, arguments)

@@ -7,10 +7,11 @@ A key is looked up only after authentication, permissions, throttling and negoti
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from rest_framework.exceptions import APIException
@@ -234,38 +235,29 @@ def _is_problem(response: Any, members: Mapping[str, Any]) -> bool:
 
 
 class OperationView(APIView):
-    """The status of a request or of deferred work, for callers known to the project's authentication or to a session.
+    """The status of a request or of deferred work. The endpoint that took it is asked who may see it."""
 
-    Only ownership is checked, because callers without credentials may poll their work too.
-    """
-
-    permission_classes = ()
     schema = None  # its responses are those of other endpoints, so no serializer describes them
 
-    def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
-        self._session_user = getattr(request, "user", None)  # authentication replaces it
-        return super().initialize_request(request, *args, **kwargs)
-
-    def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
-        return super().perform_content_negotiation(request, force=True)  # a stored response has its format already
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Ask nothing here: the project's defaults may differ from what the endpoint asks."""
 
     def get(self, request: Request, ref: str) -> HttpResponseBase:
-        return operation_status(self.asked(request), ref)
-
-    def asked(self, request: Request) -> HttpRequest:
-        """Return Django's request, with the caller that the project's authentication or a session knows."""
-        asked: HttpRequest = getattr(request, DJANGO_REQUEST)
-        if (
-            self._session_user is not None
-            and request.auth is None
-            and not getattr(request.user, "is_authenticated", False)
-        ):
-            asked.user = self._session_user
-        return asked
+        return operation_status(getattr(request, DJANGO_REQUEST), ref, partial(_authenticate, request))
 
 
 class KeyView(OperationView):
-    """The outcome of a key, for the same callers."""
+    """The outcome of a key."""
 
-    def get(self, request: Request, key: str) -> HttpResponseBase:
-        return key_status(self.asked(request), key)
+    def get(self, request: Request) -> HttpResponseBase:  # type: ignore[override]
+        return key_status(getattr(request, DJANGO_REQUEST), partial(_authenticate, request))
+
+
+def _authenticate(request: Request) -> None:
+    """Set the user of Django's request to whom the project's authentication classes know; keep a session's user."""
+    asked: HttpRequest = getattr(request, DJANGO_REQUEST)
+    session_user = getattr(asked, "user", AnonymousUser())
+    with suppress(APIException):
+        if getattr(request.user, "is_authenticated", False) or request.auth is not None:
+            return
+    asked.user = session_user

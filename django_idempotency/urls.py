@@ -21,5 +21,5 @@ else:
 app_name = "django_idempotency"
 urlpatterns = [
     path("operations/<str:ref>/", operation_view, name="idempotency-operation"),
-    path("keys/<path:key>/", key_view, name="idempotency-key"),
+    path("keys/", key_view, name="idempotency-key"),
 ]

@@ -91,10 +91,11 @@ class Walk:
         exchange_json("POST", f"{self.gateway.url}/switches", switches)
         self.screen.note(meaning)
 
-    def look_at(self, key: str, operation: str) -> None:
+    def look_at(self, key: str, path: str) -> None:
         """Print where the admin shows the record of Alice's key, while the service stays up."""
-        address = f"{self.service.url}/idempotency/keys/{key}/?operation={operation}"
-        record = exchange("GET", address, headers={"Authorization": f"Token {ALICE}"}).json()["operation_ref"]
+        headers = {"Authorization": f"Token {ALICE}", "Idempotency-Key": key}
+        address = f"{self.service.url}/idempotency/keys/?path={path}"
+        record = exchange("GET", address, headers=headers).json()["operation_ref"]
         if self.serves:
             page = f"/admin/django_idempotency/idempotencykey/{record}/change/"
             self.screen.look("in the admin (user admin, password admin)", self.service.url + page)
@@ -206,7 +207,7 @@ def lose_the_answer(walk: Walk) -> None:
     again = walk.pay(ORDER, 409, key="order-3")
     check(code_of(again) == "idempotency_outcome_unknown", "the outcome should have been called unknown")
     walk.charged(1, "The service cannot know of it, so it says so and does not charge again.")
-    walk.look_at("order-3", "payments.create")
+    walk.look_at("order-3", "/payments/")
 
 
 def crash(walk: Walk) -> None:
@@ -223,7 +224,7 @@ def crash(walk: Walk) -> None:
         again = walk.pay(order, 409, key="order-4")
     check(code_of(again) == "idempotency_outcome_unknown", "the outcome should have been called unknown")
     walk.charged(1, "When the lease was over the record became unknown; nothing runs again by itself.")
-    walk.look_at("order-4", "payments.create")
+    walk.look_at("order-4", "/payments/")
 
 
 def deliver_twice(walk: Walk) -> None:

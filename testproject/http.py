@@ -29,6 +29,14 @@ class Answer:
         return json.loads(self.body)
 
 
+def stored_in(told: Answer) -> Answer:
+    """The stored response that an address shows."""
+    shown, headers = told.json()["response"], Message()
+    for name, value in shown["headers"]:
+        headers[name] = value
+    return Answer(shown["status"], headers, shown["body"].encode())
+
+
 def exchange(
     method: str, url: str, *, body: bytes = b"", headers: Mapping[str, str] | None = None, timeout: float = 10
 ) -> Answer:

@@ -111,8 +111,14 @@ class KeySchema(StatusSchema):
         return "The outcome of an idempotency key, for the caller who sent the request. Asking runs nothing."
 
     def get_override_parameters(self) -> list[Any]:
-        about = "The operation of the endpoint, or the name of its route."
-        return [OpenApiParameter("operation", str, OpenApiParameter.QUERY, required=True, description=about)]
+        path = "The path to which the client sent its request, with its query if it had one."
+        method = "The method of that request; POST if left out."
+        key = default_policy().profile.header
+        return [
+            OpenApiParameter("path", str, OpenApiParameter.QUERY, required=True, description=path),
+            OpenApiParameter("method", str, OpenApiParameter.QUERY, description=method),
+            OpenApiParameter(key, str, OpenApiParameter.HEADER, required=True, description="The key of that request."),
+        ]
 
 
 def _register(registry: ComponentRegistry, name: str, schema: Schema) -> Schema:

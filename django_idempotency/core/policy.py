@@ -135,7 +135,9 @@ class Policy:
     anonymous_unprotected: bool = False  # callers without credentials run without protection
     guessable_anonymous: bool = False  # let them use keys that another caller could guess
     wait: timedelta = timedelta(0)  # how long a duplicate waits for the response before it is rejected
+    verify: Callable[[Any], bool] | None = None  # may reject a request before its key is looked up
     authorize: Callable[[Any, Any], bool] | str | None = None  # may reject a replay
+    receipts: bool | None = None  # stored responses are shown at addresses; None: if the endpoint can be asked who may
     published: bool = True  # the rules page lists the endpoint
     cache: bool = True  # replays may come from the cache that the setting CACHE_ALIAS names
     upgrade: Callable[[Any], Any] | None = None  # turns a stored response of another schema version into today's
@@ -264,7 +266,9 @@ _TYPES: Final[Mapping[str, ArgumentType]] = {
     "anonymous_unprotected": FLAG,
     "guessable_anonymous": FLAG,
     "wait": TIMEDELTA,
+    "verify": optional(FUNCTION),
     "authorize": optional(AUTHORIZATION),
+    "receipts": optional(FLAG),
     "published": FLAG,
     "cache": FLAG,
     "upgrade": optional(FUNCTION),

@@ -34,6 +34,7 @@ from django_idempotency.flow.claim import tell
 from django_idempotency.flow.finish import is_about_another_key, proves_nothing_happened
 from django_idempotency.http.atomic_requests import check_for_rollback, open_atomic_requests, open_in_time
 from django_idempotency.http.context import NONE, attach, is_protected
+from django_idempotency.http.doors import require_verification
 from django_idempotency.http.own_responses import OwnResponses
 from django_idempotency.http.private_names import CSRF_META
 from django_idempotency.http.requests import (
@@ -133,6 +134,7 @@ class Exchange(OwnResponses):
 
     def call(self) -> Call | HttpResponseBase:
         """Return the call that this request makes, or the response: an error, a replay or that of a bare view."""
+        require_verification(self.policy, self.request)
         try:
             lines = key_lines(self.request, self.policy)
         except InvalidKey as error:
@@ -257,12 +259,13 @@ def gate(request: HttpRequest, arguments: Arguments | None, has_key: Callable[..
     A view inside a protected one is not protected again: it would find its own key claimed. Any other unprotected view
     finds a `request.idempotency` that does nothing.
     """
-    if is_protected(request):
-        return None
     policy = None if arguments is None else arguments.policy()
-    if policy is not None and request.method in policy.methods and _is_protected(request, policy, has_key):
-        return policy
-    attach(request, NONE)
+    if policy is not None and request.method in policy.methods:
+        if not is_protected(request) and _is_protected(request, policy, has_key):
+            return policy
+        require_verification(policy, request)  # of a protected request when its key is looked up
+    if not is_protected(request):
+        attach(request, NONE)
     return None
 
 

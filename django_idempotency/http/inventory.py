@@ -18,7 +18,7 @@ from django_idempotency.conf import Arguments, default_policy, middleware, urlco
 from django_idempotency.core.policy import Mode, Policy, Transaction
 from django_idempotency.http.private_names import accepted_methods, simplify_route
 from django_idempotency.http.urlconf import Endpoint, project_routes
-from django_idempotency.http.wrapping import POLICY_MARK, layers, mark_of
+from django_idempotency.http.wrapping import POLICY_MARK, layers
 
 MIDDLEWARE: Final = "django_idempotency.middleware.IdempotencyMiddleware"
 _FROM_SETTINGS: Final = Arguments({})
@@ -144,13 +144,7 @@ def _policies(endpoint: Endpoint, method: str) -> Iterator[Arguments | None]:
     """Yield the policies around a method, outermost first."""
     if MIDDLEWARE in middleware() and not endpoint.has_own_policy(method):
         yield _FROM_SETTINGS
-    yield from map(mark_of, endpoint.layers_of(method))
-    yield endpoint.inside.get("dispatch")
-    name = endpoint.handlers.get(method.lower(), "")
-    if endpoint.has_mixin:
-        yield getattr(getattr(endpoint.view, name), POLICY_MARK, endpoint.of_class)
-    else:
-        yield endpoint.inside.get(name)
+    yield from endpoint.policies_around(method)
 
 
 def _is_exempt(endpoint: Endpoint, method: str) -> bool:

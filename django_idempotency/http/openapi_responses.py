@@ -177,12 +177,25 @@ def status_responses(policy: Policy, register: Register) -> dict[str, Schema]:
             "content": {"application/json": {"schema": register("IdempotencyOperationStatus", body)}},
             "headers": _retry_after(),
         },
-        "default": {
-            "description": "The response to the request that handed the work over, once the work is done: as for a "
-            "retry of that request.",
-            "headers": replayed_header(profile),
+        "200": {
+            "description": "The request or the work has ended. `response` is what a retry of the request would get.",
+            "content": {"application/json": {"schema": register("IdempotencyOutcome", _outcome_schema(register))}},
         },
     }
+
+
+def _outcome_schema(register: Register) -> Schema:
+    header = {"type": "array", "items": _text(), "minItems": 2, "maxItems": 2}
+    response = _object(
+        {
+            "status": {"type": "integer"},
+            "headers": {"type": "array", "items": header, "description": "Names and values; a name may occur twice."},
+            "body": _text(nullable=True, description="None if the body is not stored."),
+            "encoding": _one_of(register, "IdempotencyBodyEncoding", "utf-8", "base64"),
+        }
+    )
+    status = _one_of(register, "IdempotencyEndedState", Status.COMPLETED, Status.FAILED)
+    return _object({"operation_ref": _text(example=_REFERENCE), "status": status, "response": response})
 
 
 def _text(**more: Any) -> Schema:

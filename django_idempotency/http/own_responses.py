@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils.cache import patch_vary_headers
@@ -10,13 +9,13 @@ from django.utils.cache import patch_vary_headers
 from django_idempotency.conf import debug
 from django_idempotency.core import problems
 from django_idempotency.core.calls import Call
-from django_idempotency.core.decisions import Accepted, Answer, InFlight, Record, Replay
+from django_idempotency.core.decisions import Accepted, Answer, InFlight, Replay
 from django_idempotency.core.policy import Policy
-from django_idempotency.core.validation import is_true
 from django_idempotency.exceptions import InvalidKey, NoPrincipal, NotExecuted, StoreUnavailable
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.cache import CachedReplay
 from django_idempotency.flow.claim import peek
+from django_idempotency.http.doors import require_authorization
 from django_idempotency.http.pages import negotiated_response
 from django_idempotency.http.requests import header
 from django_idempotency.http.responses import (
@@ -33,12 +32,6 @@ from django_idempotency.signals import logger
 
 # Headers that clients send in the belief that they carry the key.
 LOOKALIKES: Final = ("Idempotency-Key", "X-Idempotency-Key", "Idempotent-Key", "X-Idempotent-Key", "Idempotency")
-
-
-def require_authorization(policy: Policy, request: HttpRequest, record: Record) -> None:
-    """Raise PermissionDenied if the function in the policy's `authorize` rejects this replay."""
-    if callable(policy.authorize) and not is_true(policy.authorize(request, record)):
-        raise PermissionDenied
 
 
 class OwnResponses:

@@ -51,6 +51,11 @@ def drain_stream(request: HttpRequest) -> int | None:
     return int(request._stream._pos)
 
 
+def skip_csrf_check(request: HttpRequest) -> None:
+    """Let a framework's session authentication ask for no token. Django's middleware reads this attribute."""
+    setattr(request, "_dont_enforce_csrf_checks", True)  # noqa: B010 - Django declares it nowhere
+
+
 def form_was_parsed(request: HttpRequest) -> bool:
     """True if the form has been parsed. Django keeps its fields in `_post`."""
     return hasattr(request, "_post")

@@ -186,6 +186,12 @@ def scope_of(principal: str, operation: str, tenant: str = "") -> str:
     return scope if len(scope) <= LONGEST else digest_text(scope)
 
 
+def scope_of_request(request: HttpRequest, policy: Policy, principal: str | None) -> str:
+    """Return the scope of the keys of this principal; without one, the scope that anonymous callers share."""
+    operation = fit_name(operation_of_request(request, policy))
+    return scope_of(principal or ANONYMOUS, operation, tenant_of(request, policy))
+
+
 def operation_of_request(request: HttpRequest, policy: Policy) -> str:
     """Return the operation that the policy names; else the name of the route, or its pattern if it has none."""
     match = request.resolver_match

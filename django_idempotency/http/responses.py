@@ -8,9 +8,8 @@ from typing import Any, Final
 from django.http import BadHeaderError, HttpResponse
 from django.urls import NoReverseMatch, reverse
 
-from django_idempotency.conf import conf
 from django_idempotency.core import problems
-from django_idempotency.core.calls import Call
+from django_idempotency.core.calls import LONGEST_STORED, Call
 from django_idempotency.core.decisions import (
     Gone,
     InDoubt,
@@ -24,6 +23,7 @@ from django_idempotency.core.policy import Mode, Policy
 from django_idempotency.core.profiles import Profile
 from django_idempotency.core.replies import Reply, unfold
 from django_idempotency.core.validation import discard_awaitable
+from django_idempotency.http.doors import door_at
 from django_idempotency.signals import logger
 
 STATUS_ROUTE: Final = "django_idempotency:idempotency-operation"
@@ -80,15 +80,12 @@ def accepted_response(call: Call, retry_after: int | None = None) -> HttpRespons
 
 
 def status_address(call: Call) -> str | None:
-    """Return the address of the status view; None if the project has none.
-
-    Nor is there one for an endpoint with a `scope` or `tenant` of its own: the status view could not tell whose work it
-    is.
-    """
-    if call.policy.scope != conf.SCOPE or call.policy.tenant is not conf.TENANT:
+    """Return the address of the status view; None if there is none, or the endpoint cannot be asked who may see it."""
+    if len(call.path) >= LONGEST_STORED:  # the record may hold only the beginning
         return None
+    door = door_at(call.path, call.method)
     try:
-        return reverse(STATUS_ROUTE, args=[str(call.id)])
+        return reverse(STATUS_ROUTE, args=[str(call.id)]) if door is not None and door.opens else None
     except NoReverseMatch:
         return None
 

@@ -114,6 +114,16 @@ class Endpoint:
         own = getattr(self.view, "permission_classes", ())
         return self.arguments.get("permission_classes", own) or ()
 
+    def policies_around(self, method: str) -> Iterator[Arguments | None]:
+        """Yield the policies of decorators and classes around what answers a method, outermost first."""
+        yield from map(mark_of, self.layers_of(method))
+        yield self.inside.get("dispatch")
+        name = self.handlers.get(method.lower(), "")
+        if self.has_mixin:
+            yield getattr(getattr(self.view, name), POLICY_MARK, self.of_class)
+        else:
+            yield self.inside.get(name)
+
     def protected_methods(self) -> Iterator[tuple[str, Arguments]]:
         """Yield the methods that answer and that the mixin protects, with their policies."""
         for method, name in self.handlers.items():
@@ -150,33 +160,17 @@ def project_routes(root: Any = None) -> list[Endpoint]:
     return [] if root is None else list(endpoints(get_resolver(root).url_patterns))
 
 
-def policies_of(operation: str, path: str, root: Any = None) -> list[Arguments] | None:
-    """Return the policies of the endpoints of this operation; None if neither its name nor the path leads to one."""
-    if found := policies_named(operation, root):
-        return found
-    match = match_of(path, root)
-    if match is None:
-        return None
-    return [arguments for arguments, _action in Endpoint(match.route, match.func, match.view_name).policies()]
-
-
-def policies_named(operation: str, root: Any) -> list[Arguments]:
-    """Return the policies of the endpoints of this operation."""
-    found = [each for each in endpoints(get_resolver(root).url_patterns) if operation in _operations(each)]
-    return [arguments for endpoint in found for arguments, _action in endpoint.policies()]
-
-
-def match_of(path: str, root: Any) -> ResolverMatch | None:
+def match_of(path: str) -> ResolverMatch | None:
     """Return the match of a path as a request had it; None if no route leads there."""
     try:
-        return resolve(path.removeprefix(get_script_prefix().rstrip("/")), root)
+        return resolve(path_info(path))
     except Resolver404:
         return None
 
 
-def _operations(endpoint: Endpoint) -> set[str]:
-    given = [arguments.given.get("operation") for arguments, _action in endpoint.policies()]
-    return {endpoint.name, *filter(None, given)}
+def path_info(path: str) -> str:
+    """Return a request's path below the address of the project."""
+    return path.removeprefix(get_script_prefix().rstrip("/"))
 
 
 def operation_names(root: str) -> Iterator[str]:

@@ -1,178 +1,201 @@
 """The views of the layer itself: the status of deferred work and of keys, and the health of the records."""
 
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 from uuid import UUID
 
-from django.core.exceptions import PermissionDenied
 from django.db import Error
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
+from django.utils.cache import patch_vary_headers
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from django.views.generic import View
 
 from django_idempotency.conf import default_policy
 from django_idempotency.core import problems
-from django_idempotency.core.calls import ANONYMOUS, make_record_id
-from django_idempotency.core.decisions import is_settled, seconds_to_outcome
-from django_idempotency.core.keys import fit_name, parse_key, unguessable
+from django_idempotency.core.calls import ANONYMOUS, LONGEST_STORED, make_record_id
+from django_idempotency.core.decisions import Record, seconds_to_outcome
+from django_idempotency.core.keys import parse_key, unguessable
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.progress import Progress
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
-from django_idempotency.core.validation import OBJECT
 from django_idempotency.exceptions import InvalidKey, NoPrincipal, StoreUnavailable
 from django_idempotency.http.atomic_requests import opt_out_of_atomic_requests
-from django_idempotency.http.objects import require_object_of
-from django_idempotency.http.own_responses import require_authorization
-from django_idempotency.http.requests import principal_of, scope_of, tenant_of
-from django_idempotency.http.responses import ProblemDetails, problem_response, replay_response, unavailable_problem
-from django_idempotency.http.urlconf import match_of, policies_named, policies_of
+from django_idempotency.http.doors import Authentication, NotAdmitted, Visitor, door_at, sent_path
+from django_idempotency.http.requests import header, principal_of, scope_of_request
+from django_idempotency.http.responses import ProblemDetails, apply_upgrade, problem_response, unavailable_problem
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.monitoring.health import health
-from django_idempotency.signals import logger
 from django_idempotency.store import records
 from django_idempotency.store.limits import limited
 from django_idempotency.store.records import alias
 
 HEALTH_LIMIT_SECONDS: Final = 2.0
 
-Owner: TypeAlias = tuple[str, str | None]  # tenant and principal
-
 
 class OperationView(View):
-    """The status of a request or of deferred work, for projects without Django REST framework.
-
-    The caller is the session's user.
-    """
+    """The status of a request or of deferred work, for projects without Django REST framework."""
 
     def get(self, request: HttpRequest, ref: str) -> HttpResponseBase:
         return operation_status(request, ref)
 
 
 class KeyView(View):
-    """The outcome of a key, for projects without Django REST framework: the caller is the session's user."""
+    """The outcome of a key, for projects without Django REST framework."""
 
-    def get(self, request: HttpRequest, key: str) -> HttpResponseBase:
-        return key_status(request, key)
-
-
-def operation_status(request: HttpRequest, ref: str) -> HttpResponse:
-    """Return the status of a request or of deferred work to its owner. Anyone else gets the 404 of an unknown one."""
-    policy = default_policy()
-    owner = _owner(request, policy)  # before the record is read, so that no header tells whether there is one
-    return _respond(partial(_read_by_reference, ref), owner, policy, request)
+    def get(self, request: HttpRequest) -> HttpResponseBase:
+        return key_status(request)
 
 
-def key_status(request: HttpRequest, key: str) -> HttpResponse:
-    """Return the outcome of a key of the operation that the query names, to the owner of the key. It runs nothing.
+def operation_status(request: HttpRequest, ref: str, authenticate: Authentication | None = None) -> HttpResponse:
+    """Return the status of a request or of deferred work to its owner. Anyone else gets the 404 of an unknown one.
 
-    The policy of the operation's endpoint tells whose key it is. Endpoints that share an operation share its keys.
+    The record tells the path of its request, and the endpoint there is asked who may see it.
     """
-    operation = request.GET.get("operation", "")
-    policies = policies_named(operation, getattr(request, "urlconf", None))
-    policy = policies[0].policy() if policies else default_policy()
-    owner = _owner(request, policy)
-    known = owner if policies else None
-    return _respond(partial(_read_key, key, operation, known, policy), known, policy, request)
-
-
-def _respond(
-    read: Callable[[str], IdempotencyKey | None], owner: Owner | None, policy: Policy, request: HttpRequest
-) -> HttpResponse:
-    using = alias()
     try:
-        with limited(using, policy.claim_limit.total_seconds()):
-            row = read(using)
-        response = _status_of(row, owner, policy, request)
+        row = _read(partial(_read_by_reference, ref), default_policy())
+        return _confidential(_not_found() if row is None else _show_to_owner(row, request, authenticate))
     except StoreUnavailable:
-        response = problem_response(unavailable_problem(policy), policy.profile)
+        return _unavailable(default_policy())
+
+
+def _show_to_owner(row: IdempotencyKey, request: HttpRequest, authenticate: Authentication | None) -> HttpResponse:
+    door = door_at(row.request_path, row.request_method)
+    if door is None or not door.opens:
+        return _not_found()
+    try:
+        visitor = door.let_in(request, authenticate=authenticate)
+    except NotAdmitted as refusal:
+        may_wait = refusal.response.status_code == 429 and _owns(refusal.caller, door.arguments.policy(), row)
+        return refusal.response if may_wait else _not_found()  # which tells nobody that there is a record
+    return _show(row, visitor) if _owns(visitor.request, visitor.policy, row) else _not_found()
+
+
+def key_status(request: HttpRequest, authenticate: Authentication | None = None) -> HttpResponse:
+    """Return the outcome of the key in the header to its owner. It runs nothing.
+
+    The query names the path to which the client sent its request, and the endpoint there is asked before anything else.
+    """
+    path, query = sent_path(request.GET.get("path", ""))
+    method = request.GET.get("method", "POST").upper()
+    door = door_at(path, method)
+    if door is None or not door.opens:
+        return _confidential(_not_found())
+    try:
+        visitor = door.let_in(request, query, authenticate)
+    except NotAdmitted as refusal:
+        return _confidential(refusal.response)
+    policy = visitor.policy
+    given = header(request, policy.profile.header) or ""
+    try:
+        row = _read(partial(_read_by_key, visitor, given), policy)
+    except StoreUnavailable:
+        return _unavailable(policy)
+    if row is None or (row.request_method, row.request_path) != (method, path[:LONGEST_STORED]):
+        return _confidential(_not_found(policy))
+    return _confidential(_show(row, visitor))
+
+
+def _read(read: Callable[[str], IdempotencyKey | None], policy: Policy) -> IdempotencyKey | None:
+    using = alias()
+    with limited(using, policy.claim_limit.total_seconds()):
+        return read(using)
+
+
+def _confidential(response: HttpResponse) -> HttpResponse:
+    """Keep caches from the response. No header tells whether there is a record, of whose session Django takes note."""
     response["Cache-Control"] = "no-store"
+    patch_vary_headers(response, ("Authorization", "Cookie"))
     return response
 
 
-def _owner(request: HttpRequest, policy: Policy) -> Owner | None:
-    """Return the tenant and the principal that ask; None if the tenant is not known."""
-    try:
-        tenant = tenant_of(request, policy)
-    except NoPrincipal:
-        return None
-    try:
-        return tenant, principal_of(request, policy)
-    except NoPrincipal:
-        return tenant, None
+def _not_found(policy: Policy | None = None) -> HttpResponse:
+    return problem_response(ProblemDetails(problems.NOT_FOUND, 404), (policy or default_policy()).profile)
 
 
-def _status_of(row: IdempotencyKey | None, owner: Owner | None, policy: Policy, request: HttpRequest) -> HttpResponse:
-    if row is None or not _owns(owner, row):
-        return problem_response(ProblemDetails(problems.NOT_FOUND, 404), policy.profile)
-    reply = records.reply_of(row)
-    if reply is not None and not row.retention_over:
-        _require_authorization(request, row, reply)
-        return replay_response(reply, policy.profile)
-    if row.status in (Status.PENDING, Status.IN_PROGRESS) or (row.deferred and row.status == Status.UNKNOWN):
-        return _progress_response(row, policy)
-    return problem_response(_problem_of(row, policy), policy.profile)
+def _unavailable(policy: Policy) -> HttpResponse:
+    return _confidential(problem_response(unavailable_problem(policy), policy.profile))
 
 
 def _read_by_reference(ref: str, using: str) -> IdempotencyKey | None:
-    """Return the record of a request or of deferred work. What `once` ran was promised to no client."""
+    """Return the record of a request. What `once` and `enqueue` ran was promised to no client."""
     try:
-        record = UUID(ref)
+        row = records.load(UUID(ref), using)
     except ValueError:
         return None
-    row = records.load(record, using)
-    return row if row is not None and (row.deferred or row.request_path) else None
+    return row if row is not None and len(row.request_path) < LONGEST_STORED else None  # a longer path was cut
 
 
-def _read_key(key: str, operation: str, owner: Owner | None, policy: Policy, using: str) -> IdempotencyKey | None:
-    if owner is None:
-        return None
+def _read_by_key(visitor: Visitor, given: str, using: str) -> IdempotencyKey | None:
+    policy = visitor.policy
     try:
-        parsed = parse_key([key], replace(policy.key, strict=False))
-    except InvalidKey:
+        principal = principal_of(visitor.request, policy)
+        rule = replace(policy.key, strict=False)
+        key = parse_key([given], rule, first=None if principal is not None else unguessable)
+        return records.load(make_record_id(scope_of_request(visitor.request, policy, principal), key), using)
+    except (InvalidKey, NoPrincipal):
         return None
-    tenant, principal = owner
-    scope = scope_of(principal or ANONYMOUS, fit_name(operation), tenant)
-    return records.load(make_record_id(scope, parsed), using)
 
 
-def _owns(owner: Owner | None, row: IdempotencyKey) -> bool:
-    """True if the work is this caller's. Anonymous work is for every caller of the tenant that knows its reference.
+def _owns(request: HttpRequest, policy: Policy, row: IdempotencyKey) -> bool:
+    """True if a retry of this caller would have this record's scope.
 
-    The reference is made from the key, so an unguessable key makes it unguessable too. The scope is compared and not
-    the principal alone, because two tenants may have a user with the same primary key.
+    Work of anonymous callers is for every caller that knows its reference, after a login too. The reference is made
+    from the key, so an unguessable key makes it unguessable too.
     """
-    if row.principal == ANONYMOUS:
-        return unguessable(row.key) is None and owner is not None and _is_scope(row, owner[0], ANONYMOUS)
-    return owner is not None and owner[1] is not None and _is_scope(row, owner[0], owner[1])
+    shared = policy.share_anonymous and row.principal == ANONYMOUS and unguessable(row.key) is None
+    try:
+        if shared and row.scope == scope_of_request(request, policy, None):
+            return True
+        principal = principal_of(request, policy)
+        return principal is not None and row.scope == scope_of_request(request, policy, principal)
+    except NoPrincipal:
+        return False
 
 
-def _is_scope(row: IdempotencyKey, tenant: str, principal: str) -> bool:
-    return row.scope == scope_of(principal, row.operation, tenant)
+def _show(row: IdempotencyKey, visitor: Visitor) -> HttpResponse:
+    record, policy = records.as_read(row), visitor.policy
+    if record.reply is not None and not record.retention_over:
+        try:
+            visitor.require_authorization(record, record.reply)
+        except NotAdmitted as refusal:
+            return refusal.response
+        return _outcome_response(row, apply_upgrade(record.reply, policy))
+    match record.status:
+        case Status.PENDING | Status.IN_PROGRESS:
+            return _progress_response(row, policy)
+        case Status.UNKNOWN if record.deferred:
+            return _progress_response(row, policy)
+        case Status.UNKNOWN | Status.DEAD_LETTER:
+            wait = seconds_to_outcome(record, policy)
+            details = ProblemDetails(problems.UNKNOWN, policy.profile.unknown, "", wait, _advice(record))
+        case Status.FAILED_RETRYABLE:
+            details = ProblemDetails(problems.NOTHING_DONE, 409, members=_advice(record))
+        case Status.COMPLETED | Status.FAILED | Status.EXPIRED:
+            detail = "" if record.settled else problems.EXPIRED_IN_GRACE
+            details = ProblemDetails(problems.EXPIRED, policy.profile.gone, detail, members=_advice(record))
+    return problem_response(details, policy.profile)
 
 
-def _require_authorization(request: HttpRequest, row: IdempotencyKey, reply: Reply) -> None:
-    """Ask the `authorize` of the endpoint that took the work, as a retry of its request would.
+def _advice(record: Record) -> dict[str, Any]:
+    return {"safe_new_key": record.settled, "operation_ref": str(record.id)}
 
-    Work of `enqueue` has no endpoint. If that of a request cannot be found, its policy is not known, and nothing is
-    replayed.
-    """
-    if not row.request_path:
-        return
-    root = getattr(request, "urlconf", None)
-    policies = policies_of(row.operation, row.request_path, root)
-    if policies is None:
-        logger.warning("No endpoint has the operation %r, so its `authorize` cannot be asked.", row.operation)
-        raise PermissionDenied
-    record = records.as_read(row)
-    for arguments in policies:
-        require_authorization(arguments.policy(), request, record)
-    if any(arguments.policy().authorize == OBJECT for arguments in policies):
-        require_object_of(row, match_of(row.request_path, root), request, reply)
+
+def _outcome_response(row: IdempotencyKey, reply: Reply) -> HttpResponse:
+    """Return a stored response inside JSON: as it is, a browser could show its page or follow its redirect here."""
+    response: dict[str, Any] = {"status": reply.status, "headers": reply.headers, "body": None, "encoding": "utf-8"}
+    if reply.body is not None:
+        try:
+            response["body"] = reply.body.decode()
+        except UnicodeDecodeError:
+            response |= {"body": b64encode(reply.body).decode(), "encoding": "base64"}
+    body = {"operation_ref": str(row.id), "status": row.status, "response": response}
+    return JsonResponse(body, headers={"X-Content-Type-Options": "nosniff"})
 
 
 def _progress_response(row: IdempotencyKey, policy: Policy) -> HttpResponse:
@@ -183,19 +206,6 @@ def _progress_response(row: IdempotencyKey, policy: Policy) -> HttpResponse:
         body["progress"] = dict(zip(("done", "total"), progress.extent, strict=True))
     wait = unavailable_problem(policy).retry_after
     return JsonResponse(body, status=202, headers={"Retry-After": str(wait)})
-
-
-def _problem_of(row: IdempotencyKey, policy: Policy) -> ProblemDetails:
-    """Return the problem of work that ended without a response that can be replayed."""
-    settled = is_settled(Status(row.status), row.grace_left)
-    members = {"safe_new_key": settled, "operation_ref": str(row.id)}
-    if row.status in Status.IN_DOUBT:
-        wait = seconds_to_outcome(records.as_read(row), policy)
-        return ProblemDetails(problems.UNKNOWN, policy.profile.unknown, "", wait, members)
-    if row.status == Status.FAILED_RETRYABLE:
-        return ProblemDetails(problems.NOTHING_DONE, 409, members=members)
-    detail = "" if settled else problems.EXPIRED_IN_GRACE
-    return ProblemDetails(problems.EXPIRED, policy.profile.gone, detail, members=members)
 
 
 @opt_out_of_atomic_requests  # else Django would open a transaction first, and an unavailable store would be a 500

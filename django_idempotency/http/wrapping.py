@@ -10,6 +10,9 @@ from django_idempotency.conf import Arguments
 from django_idempotency.http.private_names import ninja_operations, rest_class
 
 POLICY_MARK: Final = "_idempotency"  # on a decorated callable: the policy's arguments, or None if it is exempt
+NINJA_CHECKS: Final = (
+    "_idempotency_checks"  # on a protected operation of django-ninja: the checks before its protection
+)
 _GUARD: Final = "_idempotency_guard"  # on the callable that `@idempotent` returned: itself
 
 

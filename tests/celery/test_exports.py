@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from testproject.http import Answer
+from testproject.http import Answer, stored_in
 from tests.kit.celery_processes import Broker, beat, worker
 from tests.kit.processes import Site
 from tests.kit.threads import wait_until
@@ -65,7 +65,7 @@ def report(site: Site, messages: Broker) -> Report:
 
 def is_the_report(report: Report, address: str, answer: Answer) -> bool:
     """Each page once, every payment in it, and the same bytes by both ways."""
-    polled = report.site.alice.get(address)
+    polled = stored_in(report.site.alice.get(address))
     assert (polled.status, polled.body) == (201, answer.body)
     assert answer.headers["Content-Type"] == "text/csv"
     own = "FROM payments_payment p JOIN auth_user u ON u.id = p.owner_id WHERE u.username = 'alice'"
@@ -94,7 +94,7 @@ def test_pollers_see_it_wait_then_how_far_it_is_then_the_report(
             answer = report.site.alice.get(address)
             if answer.status == 202 and "progress" in answer.json():
                 seen.append((answer.json()["progress"]["done"], answer.json()["progress"]["total"]))
-            return answer if answer.status == 201 else None
+            return stored_in(answer) if answer.status == 200 else None
 
         answer = wait_until(done)
     assert answer

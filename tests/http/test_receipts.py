@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -10,6 +11,7 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.test import RequestFactory
 from django.urls import include, path
+from django.utils.encoding import iri_to_uri
 from rest_framework.authentication import TokenAuthentication
 from rest_framework.authtoken.models import Token
 from rest_framework.response import Response
@@ -23,7 +25,7 @@ from django_idempotency.reconciliation import Landed, resolve
 from django_idempotency.rest_framework import IdempotentMixin
 from django_idempotency.testing import lease_over, retention_over
 from tests.kit.databases import nobody_answers
-from tests.kit.http import KEY, Person, Ran
+from tests.kit.http import KEY, Person, Ran, stored
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
@@ -38,9 +40,9 @@ def lose(request: HttpRequest) -> HttpResponse:
 
 def ask_inside(request: HttpRequest) -> HttpResponse:
     """Answer with what a client is told while this request runs."""
-    asking = RequestFactory().get("/", {"operation": "inside"})
+    asking = RequestFactory().get("/", {"path": "/inside"}, headers={"Idempotency-Key": KEY})
     asking.user = request.user
-    told = KeyView.as_view()(asking, key=KEY)
+    told = KeyView.as_view()(asking)
     return JsonResponse({"told": told.status_code, "retry_after": told["Retry-After"]})
 
 
@@ -79,56 +81,118 @@ def target_of(link: str) -> str:
 
 
 ALLOWED: list[bool] = []
+PAGE: list[HttpResponse] = []
+VARY = "Authorization, Cookie, Accept"
+
+
+def show_page(request: HttpRequest) -> HttpResponse:
+    return PAGE[0]
+
+
+opened = partial(idempotent, receipts=True)
 
 urlpatterns = [
-    path("pay", idempotent(mode="leased", operation="pay")(pay)),
-    path("named", idempotent(mode="leased")(pay), name="by-its-route"),
-    path("lose", idempotent(mode="leased", operation="lose")(lose)),
-    path("inside", idempotent(mode="leased", operation="inside", transaction="late")(ask_inside)),
-    path("customers", idempotent(mode="leased", operation="customers", scope=by_customer)(pay)),
-    path("guests", idempotent(mode="leased", operation="guests", share_anonymous=True)(pay)),
-    path("asked", idempotent(mode="leased", operation="asked", authorize=lambda request, record: bool(ALLOWED))(pay)),
+    path("pay", opened(mode="leased", operation="pay")(pay)),
+    path("named", opened(mode="leased")(pay), name="by-its-route"),
+    path("lose", opened(mode="leased", operation="lose")(lose)),
+    path("inside", opened(mode="leased", operation="inside", transaction="late")(ask_inside)),
+    path("customers", opened(mode="leased", operation="customers", scope=by_customer)(pay)),
+    path("guests", opened(mode="leased", operation="guests", share_anonymous=True)(pay)),
+    path(
+        "asked",
+        opened(mode="leased", operation="asked", authorize=lambda request, record: bool(ALLOWED))(pay),
+    ),
     path("rest", Rest.as_view()),
     path("rest-losing", RestLosing.as_view()),
-    path("posted-inside", idempotent(mode="leased", operation="posted-inside", transaction="late")(post_inside)),
-    path("lost-by-customers", idempotent(mode="leased", operation="lost-customers", scope=by_customer)(lose)),
-    path("by-settings", idempotent(operation="by-settings")(lose)),
+    path(
+        "posted-inside",
+        opened(mode="leased", operation="posted-inside", transaction="late")(post_inside),
+    ),
+    path(
+        "lost-by-customers",
+        opened(mode="leased", operation="lost-customers", scope=by_customer)(lose),
+    ),
+    path("by-settings", opened(operation="by-settings")(lose)),
+    path("closed", idempotent(mode="leased")(lose)),
+    path("page", opened(mode="leased", share_anonymous=True)(show_page)),
+    path("café", opened(mode="leased")(pay)),
     path("idempotency/", include("django_idempotency.urls")),
 ]
 
 
-def ask(person: Person, operation: str, key: str = KEY, **headers: str) -> Any:
-    return person.client.get(f"/idempotency/keys/{key}/", {"operation": operation}, headers=headers)
+def ask(person: Person, where: str, key: str = KEY, **headers: str) -> Any:
+    return person.client.get("/idempotency/keys/", {"path": where}, headers={"Idempotency-Key": key, **headers})
 
 
-@pytest.mark.parametrize(("where", "operation"), [("/pay", "pay"), ("/named", "by-its-route")])
-def test_the_owner_gets_the_stored_response(alice: Person, where: str, operation: str) -> None:
-    first, told = alice.post(where), ask(alice, operation)
-    assert (told.status_code, told.content, told["X-Order"]) == (201, first.content, "7")
-    assert (told["Idempotency-Replayed"], told["Cache-Control"]) == ("true", "no-store")
+@pytest.mark.parametrize("where", ["/pay", "/named", "/café"])
+@pytest.mark.parametrize("written", [str, iri_to_uri, "{}?query".format])
+def test_the_owner_gets_the_stored_response(alice: Person, where: str, written: Any) -> None:
+    """A client knows the address to which it sent its request, and need not know its name."""
+    first, told = alice.post(where), ask(alice, written(where))
+    shown = stored(told)
+    assert (shown.status_code, shown.content, shown["X-Order"]) == (201, first.content, "7")
+    assert (told.json()["status"], told["Cache-Control"], told["Vary"]) == ("completed", "no-store", VARY)
     assert Ran.count == 1
 
 
+def test_a_key_is_asked_for_in_a_header_because_servers_log_addresses(alice: Person) -> None:
+    alice.post("/pay")
+    told = [
+        alice.client.get("/idempotency/keys/", {"path": "/pay"}),
+        alice.client.get("/idempotency/keys/", {"path": "/pay", "key": KEY}),
+        alice.client.get(f"/idempotency/keys/{KEY}/", {"path": "/pay"}),
+    ]
+    assert [each.status_code for each in told] == [404, 404, 404]
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        HttpResponse("<script>alert(1)</script>", headers={"Refresh": "0; url=//evil.example"}),
+        HttpResponse(b"\xff\x00", content_type="image/svg+xml"),
+        HttpResponse(status=302, headers={"Location": "https://evil.example/", "Clear-Site-Data": "*"}),
+        HttpResponse("no", status=401, headers={"WWW-Authenticate": "Basic"}),
+    ],
+)
+def test_no_stored_page_is_shown_and_no_stored_redirect_is_followed(anonymous: Person, response: HttpResponse) -> None:
+    """An anonymous request's address can be computed by an attacker, who sends it to somebody else."""
+    PAGE[:] = [response]
+    first = anonymous.post("/page")
+    told = [
+        ask(anonymous, "/page"),
+        anonymous.client.get(f"/idempotency/operations/{IdempotencyKey.objects.get().id}/"),
+    ]
+    for each in told:
+        assert (each.status_code, each["Content-Type"], each["X-Content-Type-Options"]) == (
+            200,
+            "application/json",
+            "nosniff",
+        )
+        assert not {"Location", "Refresh", "WWW-Authenticate", "Clear-Site-Data"} & set(each.headers)
+        shown = stored(each)
+        assert (shown.status_code, shown.content) == (first.status_code, first.content)
+
+
 def test_asking_runs_and_stores_nothing(alice: Person) -> None:
-    told = ask(alice, "pay")
+    told = ask(alice, "/pay")
     assert (told.status_code, told.json()["code"]) == (404, "idempotency_operation_not_found")
     assert Ran.count == 0
     assert not IdempotencyKey.objects.exists()
 
 
 @pytest.mark.parametrize(
-    ("operation", "key"), [("lose", KEY), ("nothing", KEY), ("", KEY), ("pay", "another"), ("pay", "a b"), ("pay", "é")]
+    ("where", "key"), [("/lose", KEY), ("/nothing", KEY), ("", KEY), ("/pay", "another"), ("/pay", "a b"), ("/pay", "")]
 )
-def test_another_operation_or_key_is_not_found(alice: Person, operation: str, key: str) -> None:
+def test_another_operation_or_key_is_not_found(alice: Person, where: str, key: str) -> None:
     alice.post("/pay")
-    assert ask(alice, operation, key).status_code == 404
+    assert ask(alice, where, key).status_code == 404
 
 
 def test_nobody_else_is_told_anything(alice: Person, anonymous: Person) -> None:
     alice.post("/pay")
-    absent = ask(Person("bob"), "nothing")
+    absent = ask(Person("bob"), "/nothing")
     for other in (Person("bob"), anonymous):
-        told = ask(other, "pay")
+        told = ask(other, "/pay")
         assert (told.status_code, told.content) == (404, absent.content)
 
 
@@ -138,7 +202,7 @@ def test_a_running_request_is_told_to_be_running(alice: Person) -> None:
 
 def test_an_unknown_outcome_is_told_as_such(alice: Person) -> None:
     assert alice.post("/lose").status_code == 500
-    told = ask(alice, "lose")
+    told = ask(alice, "/lose")
     assert (told.status_code, told.json()["code"]) == (409, "idempotency_outcome_unknown")
     assert told.json()["safe_new_key"] is False
 
@@ -148,49 +212,49 @@ def test_a_lost_worker_is_told_as_running_until_the_sweeper_finds_it(alice: Pers
     soon = IdempotencyKey.objects.get().created_at + timedelta(hours=1)
     IdempotencyKey.objects.update(status="in_progress", reconcile_after=None, locked_until=soon)
     lease_over(IdempotencyKey.objects.get())
-    assert ask(alice, "lose").status_code == 202
+    assert ask(alice, "/lose").status_code == 202
 
 
 def test_an_expired_response_is_gone(alice: Person) -> None:
     alice.post("/pay")
     retention_over(IdempotencyKey.objects.get())
-    assert ask(alice, "pay").status_code == 410
+    assert ask(alice, "/pay").status_code == 410
 
 
 def test_the_endpoints_own_scope_tells_whose_key_it_is(anonymous: Person) -> None:
     first = anonymous.post("/customers", headers={"X-Customer": "7"})
-    assert ask(anonymous, "customers", **{"X-Customer": "7"}).content == first.content
+    assert stored(ask(anonymous, "/customers", **{"X-Customer": "7"})).content == first.content
     for other in ({}, {"X-Customer": "8"}):
-        assert ask(anonymous, "customers", **other).status_code == 404
+        assert ask(anonymous, "/customers", **other).status_code == 404
 
 
 def test_guests_need_a_key_that_nobody_guesses(anonymous: Person) -> None:
     first = anonymous.post("/guests")
-    assert ask(anonymous, "guests").content == first.content
+    assert stored(ask(anonymous, "/guests")).content == first.content
     IdempotencyKey.objects.update(key="order-1")
-    assert ask(anonymous, "guests", "order-1").status_code == 404
+    assert ask(anonymous, "/guests", "order-1").status_code == 404
 
 
 def test_the_endpoint_may_refuse_the_response(alice: Person) -> None:
     ALLOWED[:] = [True]
     alice.post("/asked")
-    assert ask(alice, "asked").status_code == 201
+    assert ask(alice, "/asked").status_code == 200
     ALLOWED.clear()
-    assert ask(alice, "asked").status_code == 403
+    assert ask(alice, "/asked").status_code == 403
 
 
 def test_a_token_is_asked_like_a_session(anonymous: Person) -> None:
     token = {"Authorization": f"Token {Token.objects.create(user=User.objects.create(username='carol')).key}"}
     first = anonymous.post("/rest", headers=token)
     assert first.status_code == 201
-    told = ask(anonymous, "rest", **token)
-    assert (told.status_code, told.content) == (201, first.content)
-    assert ask(anonymous, "rest").status_code == 404
+    told = ask(anonymous, "/rest", **token)
+    assert stored(told).content == first.content
+    assert ask(anonymous, "/rest").status_code == 404
 
 
 def test_a_store_that_does_not_answer_is_a_503(anonymous: Person) -> None:
     with nobody_answers():
-        told = ask(anonymous, "customers", **{"X-Customer": "7"})
+        told = ask(anonymous, "/customers", **{"X-Customer": "7"})
     assert (told.status_code, told["Retry-After"]) == (503, "2")
 
 
@@ -205,7 +269,7 @@ def test_a_409_of_an_unknown_outcome_leads_to_the_outcome(alice: Person) -> None
     assert (asked.status_code, asked.json()["code"]) == (409, "idempotency_outcome_unknown")
     resolve(IdempotencyKey.objects.get().pk, Landed(json_reply(201, {"paid": True})), by="alice")
     asked = alice.client.get(target_of(link))
-    assert (asked.status_code, asked.json(), asked["Idempotency-Replayed"]) == (201, {"paid": True}, "true")
+    assert (stored(asked).status_code, stored(asked).content) == (201, b'{"paid": true}')
 
 
 def test_a_409_of_a_running_request_leads_to_its_status(alice: Person) -> None:
@@ -238,17 +302,23 @@ def test_the_endpoint_may_refuse_the_response_there_too(alice: Person) -> None:
     ALLOWED[:] = [True]
     alice.post("/asked")
     address = f"/idempotency/operations/{IdempotencyKey.objects.get().pk}/"
-    assert alice.client.get(address).status_code == 201
+    assert alice.client.get(address).status_code == 200
     ALLOWED.clear()
     assert alice.client.get(address).status_code == 403
 
 
-def test_an_endpoint_with_a_scope_of_its_own_has_no_such_address(anonymous: Person) -> None:
+def test_the_scope_of_the_endpoint_tells_whose_request_it_was_there_too(anonymous: Person) -> None:
     for _ in range(2):
         told = anonymous.post("/lost-by-customers", headers={"X-Customer": "7"})
-    assert told.json()["code"] == "idempotency_outcome_unknown"
-    assert "Link" not in told
-    assert anonymous.client.get(f"/idempotency/operations/{IdempotencyKey.objects.get().pk}/").status_code == 404
+    target = target_of(told["Link"])
+    found = [anonymous.client.get(target, headers={"X-Customer": name}).status_code for name in "78"]
+    assert found == [409, 404]
+
+
+def test_what_nobody_can_be_asked_about_has_no_such_address(alice: Person) -> None:
+    alice.post("/closed")
+    told = alice.post("/closed")
+    assert (told.json()["code"], "Link" in told) == ("idempotency_outcome_unknown", False)
 
 
 def test_atomic_mode_leads_nowhere_because_a_running_request_leaves_no_record(alice: Person, settings: Any) -> None:

@@ -52,17 +52,17 @@ def note() -> dict[str, Any]:
     return {"entry": LedgerEntry.objects.create(reference="asked for", account="exports", amount=1).pk}
 
 
-@idempotent(transaction="late")
+@idempotent(transaction="late", receipts=True)
 def ask(request: HttpRequest) -> HttpResponse:
     return request.idempotency.defer(export, title="may", write=note)  # type: ignore[attr-defined,no-any-return]
 
 
-@idempotent(transaction="late")
+@idempotent(transaction="late", receipts=True)
 async def ask_async(request: HttpRequest) -> HttpResponse:
     return await request.idempotency.adefer(export, title="may")  # type: ignore[attr-defined,no-any-return]
 
 
-@idempotent(transaction="late", share_anonymous=True, guessable_anonymous=True)
+@idempotent(transaction="late", share_anonymous=True, guessable_anonymous=True, receipts=True)
 def ask_anonymously(request: HttpRequest) -> HttpResponse:
     return request.idempotency.defer(export, title="may")  # type: ignore[attr-defined,no-any-return]
 
@@ -81,8 +81,13 @@ def tenant(request: HttpRequest) -> str:
     return "tenant:acme"
 
 
-@idempotent(transaction="late", scope=tenant)
+@idempotent(transaction="late", scope=tenant, receipts=True)
 def ask_for_tenant(request: HttpRequest) -> HttpResponse:
+    return request.idempotency.defer(export, title="may")  # type: ignore[attr-defined,no-any-return]
+
+
+@idempotent(transaction="late")
+def ask_without_a_receipt(request: HttpRequest) -> HttpResponse:
     return request.idempotency.defer(export, title="may")  # type: ignore[attr-defined,no-any-return]
 
 
@@ -94,4 +99,5 @@ urlpatterns = [
     path("early", ask_early),
     path("optional", ask_without_key),
     path("tenant", ask_for_tenant),
+    path("closed", ask_without_a_receipt),
 ]

@@ -1,6 +1,7 @@
 """What the HTTP tests share: how often a view ran, posting with a key, and ATOMIC_REQUESTS for a while."""
 
 import json
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -8,6 +9,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import connection
+from django.http import HttpResponse
 from django.test import Client
 
 KEY = "9GkX2pQ7rLw4TzB8nVc5Yd"
@@ -61,6 +63,17 @@ def same_answer(first: Any, second: Any, **more: str) -> bool:
     """Status, every header and every byte, apart from the mark of a replay, which no cache keeps by default."""
     marked = {"Cache-Control": "no-store", **dict(first.items()), "Idempotency-Replayed": "true", **more}
     return (second.status_code, dict(second.items()), second.content) == (first.status_code, marked, first.content)
+
+
+def stored(told: Any) -> HttpResponse:
+    """The stored response that a receipt or an operation's address shows."""
+    assert told.status_code == 200, told.content
+    shown = told.json()["response"]
+    body = b64decode(shown["body"]) if shown["encoding"] == "base64" else (shown["body"] or "").encode()
+    response = HttpResponse(body, status=shown["status"])
+    for name, value in shown["headers"]:
+        response[name] = value
+    return response
 
 
 def bare_wrapper(view: Any) -> Any:

@@ -10,6 +10,7 @@ from django.test import Client
 
 from django_idempotency.operations import perform
 from testproject.payments.models import Export, ExportPage
+from tests.kit.http import stored
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -26,7 +27,7 @@ def test_every_payment_is_on_one_page(alice: Client, page: int, pages: int) -> N
 
     assert perform(accepted.json()["operation_ref"]) == "landed"
 
-    report = alice.get(accepted.headers["Location"])
+    report = stored(alice.get(accepted.headers["Location"]))
     assert report.headers["Content-Type"] == "text/csv"
     assert report.content.decode().splitlines() == [
         "customer,payments,amount", "ada,1,5000", "barbara,1,3750", "edsger,2,10000", "grace,2,7500",
@@ -39,7 +40,7 @@ def test_who_has_no_payments_gets_an_empty_report(alice: Client) -> None:
     User.objects.get(username="alice").payments.all().delete()
     accepted = ask(alice)
     perform(accepted.json()["operation_ref"])
-    assert alice.get(accepted.headers["Location"]).content == b"customer,payments,amount\r\n"
+    assert stored(alice.get(accepted.headers["Location"])).content == b"customer,payments,amount\r\n"
 
 
 @pytest.mark.parametrize("wishes", [{"page": 0}, {"page": 1001}, {"simulate": {"sleep": -1}}], ids=str)

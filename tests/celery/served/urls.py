@@ -14,7 +14,7 @@ from tests.celery.served.operations import report
 
 @csrf_exempt
 @authenticated(by_token)
-@idempotent(transaction="late")
+@idempotent(transaction="late", receipts=True)
 def create(request: HttpRequest) -> HttpResponse:
     title = json.loads(request.body)["title"]
     return request.idempotency.defer(report, title=title)  # type: ignore[attr-defined,no-any-return]
