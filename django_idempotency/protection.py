@@ -6,6 +6,7 @@ A view of Django REST framework gets the mixin, an operation of django-ninja its
 `@idempotent`. So a key is looked up after the authentication, the permissions and the throttling of its framework.
 """
 
+import sys
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -13,7 +14,8 @@ from django.urls import URLPattern, URLResolver
 
 from django_idempotency.conf import Arguments
 from django_idempotency.decorators import protect
-from django_idempotency.http.inventory import methods_of, package_of
+from django_idempotency.exceptions import Misplaced
+from django_idempotency.http.inventory import methods_of, note_caller, package_of
 from django_idempotency.http.private_names import is_made_by_api_view
 from django_idempotency.http.urlconf import Endpoint
 
@@ -26,12 +28,17 @@ def protect_all(
     """Return the routes with their views protected. The arguments are those of `Policy`, without `operation`.
 
     Views that are decorated or exempt do not change. Neither do views of installed packages, unless `packages` has the
-    name of the package that `idempotency_endpoints` shows.
+    name of the package that `idempotency_endpoints` shows. The package that calls this is the project's, and so are the
+    packages of its settings and its URLconf, even where they are installed.
     """
     if "operation" in arguments:
         raise TypeError("protect_all takes no `operation`: each endpoint has its own, the name of its route.")
+    note_caller(sys._getframe(1).f_globals.get("__name__", ""))
     protection = _Protection(Arguments(arguments), packages)
-    return [protection.of_pattern(each) for each in urlpatterns]
+    protected = [protection.of_pattern(each) for each in urlpatterns]
+    if not protection.has_effect:
+        raise Misplaced(f"protect_all protected no view. {protection.explain_nothing()}")
+    return protected
 
 
 class _Protection:
@@ -41,6 +48,21 @@ class _Protection:
         self._arguments = arguments
         self._packages = packages
         self._protected: dict[int, Any] = {}  # by the id of the callback, which need not be hashable
+        self._foreign: set[str] = set()  # installed packages whose views stay as they are
+        self._others: list[str] = []  # routes whose views take none of the methods
+        self.has_effect = False
+
+    def explain_nothing(self) -> str:
+        """Return why no view is protected."""
+        if self._foreign:
+            return (
+                "Views of installed packages stay as they are, unless they are named: "
+                f"packages={sorted(self._foreign)}."
+            )
+        if self._others:
+            methods = " or ".join(sorted(self._arguments.methods))
+            return f"None of its views takes {methods}: {', '.join(self._others[:20])}."
+        return "The list is empty."
 
     def of_pattern(self, pattern: Any, prefix: str = "") -> URLPattern | URLResolver:
         route = f"{prefix}{pattern.pattern}"
@@ -54,9 +76,16 @@ class _Protection:
 
     def _of_view(self, endpoint: Endpoint) -> Any:
         package = package_of(endpoint)
-        if endpoint.has_mixin or (package and package not in self._packages):
+        if package and package not in self._packages:
+            self._foreign.add(package)
             return endpoint.callback
-        methods = self._undecided(endpoint)
+        methods = frozenset() if endpoint.has_mixin else self._undecided(endpoint)
+        if methods or endpoint.is_protected or endpoint.is_marked():  # an exempt view is a decision as well
+            self.has_effect = True
+        else:
+            self._others.append(f"/{endpoint.route}")
+        if endpoint.has_mixin:
+            return endpoint.callback
         if endpoint.is_rest and (methods or _waits_for_mixin(endpoint)):
             from django_idempotency.http.rest import protect_route
 

@@ -1,15 +1,18 @@
 """Every endpoint of the project: the methods that it takes, and what protects them."""
 
+import os
 import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache, partial
+from importlib.metadata import packages_distributions
 from pathlib import PurePath
 from typing import Any, Final
 
 from asgiref.sync import iscoroutinefunction
 from django.apps import apps
+from django.conf import ENVIRONMENT_VARIABLE
 from django.core.signals import setting_changed
 from django.dispatch import receiver
 from django.urls import ResolverMatch
@@ -22,6 +25,7 @@ from django_idempotency.http.wrapping import POLICY_MARK, layers
 
 MIDDLEWARE: Final = "django_idempotency.middleware.IdempotencyMiddleware"
 _FROM_SETTINGS: Final = Arguments({})
+_CALLERS: Final[set[str]] = set()  # top-level packages that call `protect_all`
 _NOT_LISTED: Final = {"HEAD", "OPTIONS", "TRACE"}  # Django answers these for every view
 
 
@@ -97,6 +101,7 @@ def list_endpoints(root: Any) -> list[ListedEndpoint]:
 @receiver(setting_changed)
 def _forget_endpoints(**kwargs: Any) -> None:
     list_endpoints.cache_clear()
+    _project_packages.cache_clear()
 
 
 def _entries(same: list[Endpoint]) -> Iterator[ListedEndpoint]:
@@ -170,10 +175,33 @@ def view_of_endpoint(endpoint: Endpoint, method: str = "") -> Any:
 
 
 def _package(module: str) -> str:
-    folders = PurePath(getattr(sys.modules.get(module), "__file__", None) or "").parts
-    is_installed = not {"site-packages", "dist-packages"}.isdisjoint(folders)
     top = module.partition(".")[0]
-    if top == str(urlconf()).partition(".")[0] or not (is_installed or top == "django_idempotency"):
+    if top in _CALLERS or top in _project_packages() or not (_is_installed(module) or top == "django_idempotency"):
         return ""
     app = apps.get_containing_app_config(module)
     return app.name if app else top
+
+
+def note_caller(module: str) -> None:
+    """Count the views of this module's top-level package as the project's, wherever it is installed."""
+    _CALLERS.add(module.partition(".")[0])
+
+
+@lru_cache(maxsize=1)
+def _project_packages() -> frozenset[str]:
+    """Return the top-level packages of the settings and the URLconf, and those that were installed together with them.
+
+    A project can be a package itself: then its views are in the folder of the packages that it uses.
+    """
+    modules = {str(urlconf()), os.environ.get(ENVIRONMENT_VARIABLE) or ""} - {""}
+    tops = {module.partition(".")[0] for module in modules}
+    if any(map(_is_installed, modules)):
+        distributions = packages_distributions()
+        own = {name for top in tops for name in distributions.get(top, ())}
+        tops |= {top for top, names in distributions.items() if own.intersection(names)}
+    return frozenset(tops)
+
+
+def _is_installed(module: str) -> bool:
+    folders = PurePath(getattr(sys.modules.get(module), "__file__", None) or "").parts
+    return not {"site-packages", "dist-packages"}.isdisjoint(folders)
