@@ -4,6 +4,7 @@ An entry means what the policy argument of the same name means, and a policy arg
 """
 
 import hmac
+import os
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import fields, replace
@@ -11,7 +12,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any, Final, Generic, TypeVar
 
-from django.conf import settings
+from django.conf import ENVIRONMENT_VARIABLE, settings
 from django.utils.encoding import force_bytes
 from django.utils.module_loading import import_string
 
@@ -158,6 +159,11 @@ def entries() -> Any:
 def urlconf() -> str | None:
     """Return the project's URLconf, if it has one."""
     return getattr(settings, "ROOT_URLCONF", None)
+
+
+def settings_module() -> str:
+    """Return the name of the project's settings module; empty if its settings are made in code."""
+    return os.environ.get(ENVIRONMENT_VARIABLE, "")
 
 
 def middleware() -> list[str]:

@@ -1,6 +1,5 @@
 """Every endpoint of the project: the methods that it takes, and what protects them."""
 
-import os
 import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -12,12 +11,11 @@ from typing import Any, Final
 
 from asgiref.sync import iscoroutinefunction
 from django.apps import apps
-from django.conf import ENVIRONMENT_VARIABLE
 from django.core.signals import setting_changed
 from django.dispatch import receiver
 from django.urls import ResolverMatch
 
-from django_idempotency.conf import Arguments, default_policy, middleware, urlconf
+from django_idempotency.conf import Arguments, default_policy, middleware, settings_module, urlconf
 from django_idempotency.core.policy import Mode, Policy, Transaction
 from django_idempotency.http.private_names import accepted_methods, simplify_route
 from django_idempotency.http.urlconf import Endpoint, project_routes
@@ -193,7 +191,7 @@ def _project_packages() -> frozenset[str]:
 
     A project can be a package itself: then its views are in the folder of the packages that it uses.
     """
-    modules = {str(urlconf()), os.environ.get(ENVIRONMENT_VARIABLE) or ""} - {""}
+    modules = {urlconf() or "", settings_module()} - {""}
     tops = {module.partition(".")[0] for module in modules}
     if any(map(_is_installed, modules)):
         distributions = packages_distributions()
