@@ -23,7 +23,8 @@ KILL_AFTER_US: Final = "read line; kill -9 $(readlink SingletonLock | sed 's/.*-
 PROGRAM: Final = """async ({ token, names }) => {
   const { createOutbox } = await import("./index.js");
   const headers = { Authorization: `Token ${token}`, "Content-Type": "application/json" };
-  const outbox = createOutbox({ headers: () => headers, backoff: 50, timeout: 700, deadline: 120_000 });
+  const origins = [location.origin];
+  const outbox = createOutbox({ origins, headers: () => headers, backoff: 50, timeout: 700, deadline: 120_000 });
   const work = async () => {
     for (let name; (name = names.shift()); ) {
       const body = JSON.stringify({ reference: name, customer: name, amount: 1000, currency: "EUR" });

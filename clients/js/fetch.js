@@ -1,14 +1,32 @@
-import { NoResponse, readError } from "./problems.js";
+import { NoResponse, OtherOrigin, OutcomeUnknown, readError } from "./problems.js";
 
 /** Return a random UUID. Pages without TLS and React Native have no crypto.randomUUID. */
 export const newKey = () =>
   "xxxxxxxx-xxxx-4xxx-8xxx-xxxxxxxxxxxx".replace(/x/g, () => (crypto.getRandomValues(new Uint8Array(1))[0] % 16).toString(16));
 
-/** fetch, with one idempotency key for all tries of a call. */
-export const idempotentFetch = async (input, options = {}) => {
-  const request = new Request(input, options);
-  const call = await prepare(request, options);
-  return call ? perform({ signal: input.signal, ...options, ...call }) : fetch(request);
+/** Return fetch with one idempotency key for all tries of a call to one of the origins. All else is sent once. */
+export const createFetch = ({ origins, ...defaults }) => {
+  const knows = among(origins);
+  return async (input, init) => {
+    const options = { signal: input.signal, ...defaults, ...init };
+    const request = new Request(input, options);
+    const call = knows(request.url, options.key) && (await prepare(request, options));
+    return call ? perform({ ...options, ...call }) : fetch(request);
+  };
+};
+
+const originOf = (url) => url.split("/", 3).join("/");
+
+/** Return a function that tells whether an address is one of the services', and throws if it needs to be one. */
+export const among = (origins) => {
+  const known = origins.map((each) => {
+    if (!/^https?:\/\/./.test(each)) throw new TypeError(`${each} is no address of a service.`);
+    return originOf(new Request(each).url); // as fetch writes it
+  });
+  return (url, isNeeded) => {
+    if (known.includes(originOf(url))) return true;
+    if (isNeeded) throw new OtherOrigin({ code: "other_origin", detail: `Not sent: ${url} is not among the origins.` });
+  };
 };
 
 /** Give the request a key and read its body, so that each try sends the same bytes. Return nothing if it gets no key. */
@@ -20,9 +38,12 @@ export const prepare = async (request, { body, key, header = "idempotency-key" }
   key = headers.get(header); // none with the mode "no-cors": browsers set no such header
   if (!key) return;
   if (body?.getReader || body?.[Symbol.asyncIterator]) throw new TypeError("A stream cannot be sent twice.");
+  // A browser follows no redirect from its page's origin to another; elsewhere only "manual" keeps it from one.
+  const isOwn = originOf(url) === globalThis.location?.origin;
   const bytes = typeof body === "string" ? body : await request.arrayBuffer();
   return {
-    ...{ url, method, mode, credentials, redirect, keepalive, given, key },
+    ...{ url, method, credentials, keepalive, given, key, doubt: given ? 1 : 0 },
+    ...(isOwn ? { mode: "same-origin", redirect } : { mode, redirect: "manual" }),
     headers: [...headers],
     body: bytes.byteLength === 0 ? undefined : bytes, // a GET must not have one
   };
@@ -35,6 +56,7 @@ export const perform = async (call) => {
   const ends = {};
   let rule = "deadline";
   let target = call;
+  let { doubt } = call; // 1 if others may have sent this key, 2 if an earlier try may have had an effect
   const left = () => (ends[rule] ??= Date.now() + budgets[rule]) - Date.now();
   const fail = (cause) => {
     throwIfAborted(signal);
@@ -51,11 +73,20 @@ export const perform = async (call) => {
     const pause = retryAfter(response) + Math.random() * Math.min(10_000, backoff * 2 ** tries);
     if (pause < left()) {
       await within(pause, call, ({ signal }) => new Promise((wake) => signal.addEventListener("abort", wake)));
-      if (left() > 0) continue; // the device may have slept through the pause
+      if (left() > 0) {
+        // The device may have slept through the pause.
+        doubt = error?.bears >= 0 ? doubt : 2;
+        continue;
+      }
     }
-    if (error) throw error;
+    if (error) throw doubt > error.bears && !error.safeNewKey ? doubted(error) : error;
     return response;
   }
+};
+
+const doubted = (error) => {
+  const detail = `${error.message} An earlier try may have taken effect.`;
+  return new OutcomeUnknown({ ...error.problem, detail }, error.key, error.response, error);
 };
 
 /** Work on a call with a signal that aborts when the time is over, or when the caller's signal does. */
@@ -94,7 +125,7 @@ export const isReplay = (response) =>
 
 /** Return the request for the address of accepted work; the same one for another origin, which must not get credentials. */
 const follow = (call, response) => {
-  const root = call.url.split("/", 3).join("/") + "/";
+  const root = originOf(call.url) + "/";
   const url = response.headers.get("location")?.replace(/^\/(?!\/)/, root);
   return url?.startsWith(root) ? { ...call, url, method: "GET", body: undefined } : call;
 };

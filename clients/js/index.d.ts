@@ -25,7 +25,7 @@ export class CallError extends Error {
   readonly safeNewKey: boolean;
   readonly cause?: unknown;
 }
-/** The service cannot use the key, or does not know whose it is. Nothing was executed. */
+/** The service cannot use the key, or does not know whose it is. No try of this call had an effect. */
 export class KeyRejected extends CallError {}
 /** The key was first used with a different request. */
 export class KeyReused extends CallError {}
@@ -35,12 +35,14 @@ export class InProgress extends CallError {}
 export class OutcomeUnknown extends CallError {}
 /** The service no longer has the response. */
 export class KeyExpired extends CallError {}
-/** The request had no effect. */
+/** No try of this call had an effect. */
 export class NothingDone extends CallError {}
 /** No whole response arrived before the deadline. `cause` is the last failure. */
 export class NoResponse extends CallError {}
 /** The name was first used with another request. Nothing was sent. */
 export class ChangedRequest extends CallError {}
+/** The address is not one of the `origins`. Nothing was sent. */
+export class OtherOrigin extends CallError {}
 /** The open call is older than the outbox's `retention`. Nothing was sent. */
 export class TooOld extends CallError {}
 
@@ -71,8 +73,19 @@ export interface IdempotentInit extends RequestInit, IdempotencyOptions {
   body?: Exclude<BodyInit, ReadableStream> | null;
 }
 
-/** `fetch`, with one idempotency key for all tries of a call. A request without a key is sent once, as by `fetch`. */
-export function idempotentFetch(input: RequestInfo | URL, init?: IdempotentInit): Promise<Response>;
+/** The services that accept idempotency keys. */
+export interface Service {
+  /** Their addresses, such as `https://api.example.com`, or `location.origin` for the service of the page. */
+  origins: readonly string[];
+}
+
+/**
+ * Return a `fetch` with one idempotency key for all tries of a call.
+ * A request without a key, or to another origin, is sent once, as by `fetch`.
+ */
+export function createFetch(
+  options: Service & IdempotencyOptions,
+): (input: RequestInfo | URL, init?: IdempotentInit) => Promise<Response>;
 
 /** Return a random UUID. */
 export function newKey(): string;
@@ -89,11 +102,11 @@ export interface Store {
   names(): Promise<string[]>;
 }
 
-export interface OutboxOptions extends IdempotencyOptions {
+export interface OutboxOptions extends Service, IdempotencyOptions {
   /** Default: `indexedDBStore()`. */
   store?: Store;
-  /** The headers that are not stored, such as Authorization; called before each call is sent. */
-  headers?: () => Record<string, string> | Promise<Record<string, string>>;
+  /** The headers that are not stored, such as Authorization; called with its address before each call is sent. */
+  headers?: (url: string) => Record<string, string> | Promise<Record<string, string>>;
   /** How old an open call may be when it is sent: less than the service keeps a response. Default: 23 hours. */
   retention?: number;
 }
@@ -103,13 +116,13 @@ export type Resumed = { name: string; response: Response; error?: undefined } | 
 export interface Outbox {
   /** Make the call of this name, continue it, or return the response that it got. */
   once(name: string, input: RequestInfo | URL, init?: IdempotentInit): Promise<Response>;
-  /** Send the calls that are open, oldest first. */
+  /** Send the open calls to the `origins`, oldest first. */
   resume(options?: IdempotencyOptions & { signal?: AbortSignal }): Promise<Resumed[]>;
   /** Delete a call, open or finished. */
   forget(name: string): Promise<unknown>;
 }
 
-export function createOutbox(options?: OutboxOptions): Outbox;
+export function createOutbox(options: OutboxOptions): Outbox;
 
 /** A store in IndexedDB. */
 export function indexedDBStore(name?: string): Store;

@@ -1,22 +1,27 @@
-import { isReplay, perform, prepare, throwIfAborted } from "./fetch.js";
+import { among, isReplay, perform, prepare, throwIfAborted } from "./fetch.js";
 import { ChangedRequest, TooOld } from "./problems.js";
 import { indexedDBStore } from "./stores.js";
 
 /** Calls that are written to a store before they are sent, each under a name of yours. */
 export const createOutbox = ({
   store = indexedDBStore(),
+  origins,
   headers,
   retention = 82_800_000, // 23 hours
   ...defaults
-} = {}) => {
+}) => {
+  const knows = among(origins);
   const load = async (name) => JSON.parse((await store.get(name)) ?? null);
   const isOld = (at) => Math.abs(Date.now() - at) > retention; // `at` is in the future if the clock was wrong
 
   /** Continue the call of this name, or begin it as `call`. */
   const run = (name, options, call) =>
     alone(store.name + name, options.signal, async () => {
-      if (call) await store.add(name, JSON.stringify({ ...call, at: Date.now(), headers: withoutSecrets(call.headers, call.key) }));
-      const entry = await load(name);
+      const text = JSON.stringify(call && { ...call, at: Date.now(), headers: withoutSecrets(call.headers, call.key) });
+      if (call) await store.add(name, text);
+      const stored = await store.get(name);
+      const entry = JSON.parse(stored);
+      if (stored !== text) entry.doubt = 2; // it may have been sent before
       const { key, response } = entry;
       const asked = call ?? entry;
       if (identity(asked) !== identity(entry)) {
@@ -24,7 +29,7 @@ export const createOutbox = ({
       }
       if (response) return new Response(unpack(response.body), response);
       if (isOld(entry.at)) throw new TooOld({ code: "too_old", detail: `Not sent: "${name}" is too old.` }, key);
-      const sent = [...new Map([...asked.headers, ...entry.headers, ...new Headers(await headers?.())])];
+      const sent = [...new Map([...asked.headers, ...entry.headers, ...new Headers(await headers?.(entry.url))])];
       const received = await perform({ ...options, ...entry, headers: sent, body: unpack(entry.body) });
       // The next response may be another one: after a redirect, a login, a deployment, a pause or a failure.
       if (isReplay(received) || !(received.redirected || /^[035]|202|40[134578]|42[159]/.test(received.status))) {
@@ -39,7 +44,9 @@ export const createOutbox = ({
     /** Make the call of this name, continue it, or return the response that it got. */
     async once(name, input, init) {
       const options = { signal: input.signal, ...defaults, ...init };
-      const call = await prepare(new Request(input, options), options, true);
+      const request = new Request(input, options);
+      knows(request.url, true);
+      const call = await prepare(request, options, true);
       return run(name, options, { ...call, body: pack(call.body) });
     },
 
@@ -48,7 +55,8 @@ export const createOutbox = ({
       const entries = [];
       const results = [];
       for (const name of await store.names()) entries.push({ name, ...(await load(name)) });
-      for (const { name, at, response } of entries.sort((one, other) => one.at - other.at)) {
+      for (const { name, url, at, response } of entries.sort((one, other) => one.at - other.at)) {
+        if (!knows(url)) continue;
         if (!response) {
           results.push(await run(name, { ...defaults, ...init }).then((response) => ({ name, response }), (error) => ({ name, error })));
         } else if (isOld(at)) {

@@ -13,8 +13,11 @@ export class CallError extends Error {
   }
 }
 
-// `rule` names the option that says for how long the call is tried again.
-export class KeyRejected extends CallError {}
+// `rule` names the option that says for how long the call is tried again. `bears` is the doubt about earlier tries
+// with which an error about the last one is still true of the call.
+export class KeyRejected extends CallError {
+  bears = 1;
+}
 export class KeyReused extends CallError {}
 export class InProgress extends CallError {
   rule = "deadline";
@@ -23,11 +26,14 @@ export class OutcomeUnknown extends CallError {
   rule = "unknownFor";
 }
 export class KeyExpired extends CallError {}
-export class NothingDone extends CallError {}
+export class NothingDone extends CallError {
+  bears = 0;
+}
 export class NoResponse extends CallError {
   rule = "deadline";
 }
 export class ChangedRequest extends CallError {}
+export class OtherOrigin extends CallError {}
 export class TooOld extends CallError {}
 
 /** By the last word of the code. */

@@ -4,7 +4,7 @@ import { createOutbox, fileStore } from "../node.js";
 
 const [base, calls, folder, results] = process.argv.slice(2);
 const headers = { Authorization: `Token ${process.env.TOKEN}`, "Content-Type": "application/json" };
-const outbox = createOutbox({ store: fileStore(folder), headers: () => headers, backoff: 50, timeout: 700, deadline: 120_000 });
+const outbox = createOutbox({ origins: [base], store: fileStore(folder), headers: () => headers, backoff: 50, timeout: 700, deadline: 120_000 });
 const lines = existsSync(results) ? readFileSync(results, "utf8").split("\n").filter(Boolean) : [];
 const done = new Set(lines.map((line) => JSON.parse(line).name));
 const names = Array.from({ length: Number(calls) }, (_, number) => `call-${number}`).filter((name) => !done.has(name));

@@ -8,8 +8,9 @@ import * as client from "../node.js";
 import { readError } from "../problems.js";
 import { SERVICE, alice, executions, startProxy } from "./service.js";
 
-const { idempotentFetch, newKey } = client;
+const { newKey } = client;
 const quick = { backoff: 1 };
+const idempotentFetch = (input, init) => client.createFetch({ origins: [input.url ?? input] })(input, init);
 const echo = (proxy, init) => idempotentFetch(`${proxy.url}/conformance/echo`, { method: "POST", body: "{}", ...quick, ...init });
 const pay = (base, init, body = {}) =>
   idempotentFetch(`${base}/payments/`, {
@@ -245,7 +246,7 @@ test("a 202 is a response where nothing is to be followed", async () => {
 
 test("accepted work that was not executed is NothingDone", async (context) => {
   const accepted = { status: 202, headers: { Location: "/work/1", "Retry-After": "1" } };
-  const undone = { status: 409, headers: { "Content-Type": "application/json" }, body: JSON.stringify({ code: "idempotency_not_executed" }) };
+  const undone = { status: 409, headers: { "Content-Type": "application/json" }, body: JSON.stringify({ code: "idempotency_not_executed", safe_new_key: true }) };
   const proxy = await startProxy(context, [accepted, undone]);
   await assert.rejects(echo(proxy, { wait: true, deadline: 900 }), client.NothingDone);
   assert.deepEqual(proxy.seen.map(({ method, url }) => `${method} ${url}`), ["POST /conformance/echo", "GET /work/1"]);
@@ -337,4 +338,70 @@ test("a key is random without randomUUID", () => {
   } finally {
     Object.defineProperty(globalThis, "crypto", native);
   }
+});
+
+const problem = (status, code, members) => ({
+  status,
+  headers: { "Content-Type": "application/json", ...(status === 503 && { "Retry-After": "0" }) },
+  body: JSON.stringify({ code: `idempotency_${code}`, detail: "why", ...members }),
+});
+
+for (const [status, code] of [[503, "store_unavailable"], [503, "not_executed"], [403, "principal_missing"]]) {
+  const last = { ...problem(status, code), headers: { "Retry-After": "3600" } };
+  const first = problem(503, "not_executed");
+
+  test(`${code} is not proof if an earlier try may have had an effect`, async (context) => {
+    for (const earlier of ["request", "half", { status: 502 }, problem(409, "outcome_unknown")]) {
+      const proxy = await startProxy(context, [earlier, first, last]);
+      const error = await echo(proxy).catch((error) => error);
+      assert.ok(error instanceof client.OutcomeUnknown, error);
+      assert.match(error.message, /earlier try/);
+      assert.deepEqual([error.status, error.key, error.safeNewKey], [status, proxy.seen[0].key, false]);
+    }
+  });
+
+  test(`${code} is proof if every try got such an error`, async (context) => {
+    const proxy = await startProxy(context, [first, first, last]);
+    await assert.rejects(echo(proxy), status === 503 ? client.NothingDone : client.KeyRejected);
+  });
+}
+
+test("the service itself proves that no try had an effect", async (context) => {
+  const proxy = await startProxy(context, ["request", problem(408, "work_abandoned", { safe_new_key: true })]);
+  await assert.rejects(echo(proxy), client.NothingDone);
+});
+
+test("what was sent before with a key of one's own is not known", async (context) => {
+  const unavailable = { ...problem(503, "store_unavailable"), headers: { "Retry-After": "3600" } };
+  const proxy = await startProxy(context, [unavailable, problem(400, "key_invalid")]);
+  await assert.rejects(echo(proxy, { key: newKey() }), client.OutcomeUnknown);
+  await assert.rejects(echo(proxy, { key: newKey() }), client.KeyRejected);
+});
+
+test("a service that was not named gets one try and no key", async (context) => {
+  const proxy = await startProxy(context, [{ status: 503 }, { status: 503 }]);
+  const send = client.createFetch({ origins: ["https://api.example.com"], ...quick });
+  assert.equal((await send(proxy.url, { method: "POST", body: "x" })).status, 503);
+  assert.equal((await send(proxy.url, { method: "POST", headers: { "Idempotency-Key": "mine" } })).status, 503);
+  assert.deepEqual(proxy.seen.map(({ key }) => key), [undefined, "mine"]);
+  await assert.rejects(send(proxy.url, { method: "POST", key: newKey() }), client.OtherOrigin);
+  assert.equal(proxy.seen.length, 2);
+});
+
+test("origins are addresses", () => {
+  for (const origins of [undefined, "https://api.example.com", ["api.example.com"], ["/"], ["https://"]]) {
+    assert.throws(() => client.createFetch({ origins }), TypeError);
+  }
+  assert.ok(client.createFetch({ origins: ["https://API.example.com:443/v1/"] }));
+});
+
+test("a redirect takes nothing to another host", async (context) => {
+  const other = await startProxy(context);
+  for (const status of [301, 302, 303, 307, 308]) {
+    const proxy = await startProxy(context, [{ status, headers: { Location: `${other.url}/steal` } }]);
+    const init = { headers: { "X-Api-Key": "secret" }, body: "card" };
+    const response = await client.createFetch({ origins: [proxy.url, other.url] })(proxy.url, { method: "POST", ...init });
+    assert.deepEqual([response.status, response.headers.get("Location")], [status, `${other.url}/steal`]);
+  }
+  assert.equal(other.seen.length, 0);
 });

@@ -6,9 +6,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import * as client from "../node.js";
-import { SERVICE, alice, executions, startProxy } from "./service.js";
+import { SERVICE, alice, executions, origins, startProxy } from "./service.js";
 
-const { createOutbox, fileStore, keyValueStore } = client;
+const { fileStore, keyValueStore } = client;
+const createOutbox = (options) => client.createOutbox({ origins, ...options });
 const folder = () => mkdtemp(join(tmpdir(), "outbox-"));
 const quick = { backoff: 1 };
 const offline = Array(10_000).fill("request");
@@ -83,7 +84,7 @@ test("a process that is killed between sending and receiving leaves what the nex
   const before = await executions();
   const program = `
     import { createOutbox, fileStore } from "./node.js";
-    const outbox = createOutbox({ store: fileStore(${JSON.stringify(path)}) });
+    const outbox = createOutbox({ origins: ["${proxy.url}"], store: fileStore(${JSON.stringify(path)}) });
     await outbox.once("order-17", "${proxy.url}/conformance/slow?ms=200", { method: "POST" });`;
   const child = spawn(process.execPath, ["--input-type=module", "--eval", program], { cwd: new URL("..", import.meta.url) });
   await once(proxy.server, "seen");
@@ -135,7 +136,7 @@ test("a resumed call has its key, whatever the header is called", async (context
 });
 
 for (const [what, faults] of Object.entries({
-  "a page that asks for a login": [{ status: 302, headers: { Location: "/login" } }, { status: 200, body: "Log in" }],
+  "a redirect to a login": [{ status: 302, headers: { Location: "/login" }, body: "Log in" }],
   "a route that is away": [{ status: 404, body: "Not found" }],
 })) {
   test(`${what} is not the response of a name`, async (context) => {
@@ -256,4 +257,39 @@ test("of two that add a name, one does", async () => {
   const found = await Promise.all(Array.from({ length: 20 }, (_, number) => add(number)));
   assert.equal(new Set(found).size, 1);
   assert.deepEqual(await readdir(path), ["name.json"]);
+});
+
+test("an outbox resumes the calls of its own service, and names the address to headers()", async (context) => {
+  const [bank, mailer] = [await startProxy(context, [...offline]), await startProxy(context, [...offline])];
+  const store = fileStore(await folder());
+  for (const { url } of [bank, mailer]) {
+    await assert.rejects(createOutbox({ store, ...quick, deadline: 20 }).once(url, `${url}/conformance/echo`, order()), client.NoResponse);
+  }
+  for (const { faults, seen } of [bank, mailer]) faults.splice(0), seen.splice(0);
+  const asked = [];
+  const headers = (url) => (asked.push(url), { "X-Api-Key": "of the bank" });
+  const resumed = await client.createOutbox({ store, headers, origins: [bank.url] }).resume();
+  assert.deepEqual(resumed.map(({ name, response }) => [name, response?.status]), [[bank.url, 201]]);
+  assert.deepEqual([mailer.seen, asked], [[], [`${bank.url}/conformance/echo`]]);
+  assert.deepEqual((await createOutbox({ store }).resume()).map(({ name }) => name), [mailer.url]);
+});
+
+test("a call to a service that was not named is neither stored nor sent", async (context) => {
+  const proxy = await startProxy(context);
+  const store = fileStore(await folder());
+  const outbox = client.createOutbox({ store, origins: ["https://api.example.com"] });
+  await assert.rejects(outbox.once("order", proxy.url, order()), client.OtherOrigin);
+  assert.deepEqual([await store.names(), proxy.seen], [[], []]);
+});
+
+test("what another process has sent of a call is not known", async (context) => {
+  for (const [status, code] of [[503, "store_unavailable"], [403, "principal_missing"]]) {
+    const answer = { status, headers: { "Retry-After": "3600" }, body: JSON.stringify({ code: `idempotency_${code}`, detail: "why" }) };
+    const proxy = await startProxy(context, ["answer", ...offline]);
+    const outbox = createOutbox({ store: fileStore(await folder()), ...quick });
+    await assert.rejects(outbox.once("order", `${proxy.url}/conformance/echo`, order("lamp", { deadline: 200 })), client.NoResponse);
+    proxy.faults.splice(0, Infinity, answer);
+    const [{ error }] = await outbox.resume();
+    assert.ok(error instanceof client.OutcomeUnknown, error);
+  }
 });

@@ -5,6 +5,9 @@ import { once } from "node:events";
 export const SERVICE = process.env.SERVICE_URL;
 export const alice = { Authorization: "Token alice-token", "Content-Type": "application/json" };
 
+/** The service, and every proxy before it. */
+export const origins = [SERVICE];
+
 /** How often a view of /conformance/ ran so far. */
 export async function executions() {
   return (await (await fetch(`${SERVICE}/conformance/counter`)).json()).count;
@@ -39,5 +42,7 @@ export async function startProxy(context, faults = []) {
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   context.after(() => (server.closeAllConnections(), server.close()));
-  return { url: `http://127.0.0.1:${server.address().port}`, seen, server, faults };
+  const url = `http://127.0.0.1:${server.address().port}`;
+  origins.push(url);
+  return { url, seen, server, faults };
 }

@@ -18,7 +18,7 @@ ONCE = f"""async ([name, base]) => {{
   const {{ createOutbox }} = await import("{CLIENT}");
   const headers = {{ Authorization: "Token alice-token", "Content-Type": "application/json" }};
   const body = JSON.stringify({{ amount: 5, currency: "EUR", customer: name }});
-  const outbox = createOutbox({{ headers: () => headers }});
+  const outbox = createOutbox({{ origins: [base || location.origin], headers: () => headers }});
   const response = await outbox.once(name, base + "/payments/", {{ method: "POST", body }});
   return (await response.json()).id;
 }}"""
@@ -151,7 +151,8 @@ def test_a_page_of_another_origin_can_pay_and_read_the_headers(context: Any, js_
     assert "Paid" in paid(page)
     assert len(payments_of(js_site, "elsewhere")) == 1
     program = f"""async (base) => {{
-      const {{ idempotentFetch, newKey }} = await import("{CLIENT}");
+      const {{ createFetch, newKey }} = await import("{CLIENT}");
+      const idempotentFetch = createFetch({{ origins: [base] }});
       const headers = {{ Authorization: "Token alice-token", "Content-Type": "application/json" }};
       const call = (path, init) => idempotentFetch(base + path, {{ method: "POST", headers, ...init }});
       const key = newKey();
@@ -171,7 +172,7 @@ def test_local_storage_holds_an_outbox_too(context: Any, sent: list[str], js_sit
     page = open_page(context)
     program = f"""async () => {{
       const {{ createOutbox, keyValueStore }} = await import("{CLIENT}");
-      const outbox = createOutbox({{ store: keyValueStore(localStorage) }});
+      const outbox = createOutbox({{ origins: [location.origin], store: keyValueStore(localStorage) }});
       const call = () => outbox.once("kept", "/conformance/echo", {{ method: "POST", body: "x" }});
       const texts = await Promise.all([call(), call()].map(async (each) => (await each).text()));
       return [...texts, ...Object.keys(localStorage)];
@@ -185,11 +186,25 @@ def test_a_redirect_that_is_not_followed_leaves_a_name_open(context: Any, sent: 
     program = f"""async () => {{
       const {{ createOutbox }} = await import("{CLIENT}");
       const init = {{ method: "POST", redirect: "manual" }};
-      const call = () => createOutbox().once("redirect", "/conformance/status/302", init);
+      const outbox = createOutbox({{ origins: [location.origin] }});
+      const call = () => outbox.once("redirect", "/conformance/status/302", init);
       return [(await call()).type, (await call()).type];
     }}"""
     assert page.evaluate(program) == ["opaqueredirect", "opaqueredirect"]
     assert (len(sent), len(set(sent))) == (2, 1)
+
+
+def test_a_redirect_is_followed_within_the_origin_of_the_page(context: Any, js_site: Site) -> None:
+    page = open_page(context)
+    moved = {"status": 307, "headers": {"Location": "/conformance/echo?here"}}
+    context.route("**/conformance/echo?moved", lambda route: route.fulfill(**moved))
+    program = f"""async () => {{
+      const {{ createFetch }} = await import("{CLIENT}");
+      const call = createFetch({{ origins: [location.origin] }});
+      const response = await call("/conformance/echo?moved", {{ method: "POST", body: "x" }});
+      return [response.redirected, await response.text()];
+    }}"""
+    assert page.evaluate(program) == [True, "x"]
 
 
 def test_a_request_whose_key_the_browser_removes_is_sent_once(context: Any, js_site: Site) -> None:
@@ -202,7 +217,8 @@ def test_a_request_whose_key_the_browser_removes_is_sent_once(context: Any, js_s
 
     context.route("**/conformance/echo", lose)
     program = f"""async () => {{
-      const {{ idempotentFetch }} = await import("{CLIENT}");
+      const {{ createFetch }} = await import("{CLIENT}");
+      const idempotentFetch = createFetch({{ origins: [location.origin] }});
       const init = {{ method: "POST", mode: "no-cors", body: "x", backoff: 1, deadline: 1000 }};
       return idempotentFetch("/conformance/echo", init).catch((error) => error.name);
     }}"""
@@ -216,7 +232,8 @@ def test_nothing_is_sent_when_the_disk_is_full(context: Any, sent: list[str], js
     context.new_cdp_session(page).send("Storage.overrideQuotaForOrigin", quota)
     program = f"""async () => {{
       const {{ createOutbox }} = await import("{CLIENT}");
-      const call = createOutbox().once("full", "/conformance/echo", {{ method: "POST", body: "x" }});
+      const outbox = createOutbox({{ origins: [location.origin] }});
+      const call = outbox.once("full", "/conformance/echo", {{ method: "POST", body: "x" }});
       return call.catch((error) => error.name);
     }}"""
     assert page.evaluate(program) == "QuotaExceededError"

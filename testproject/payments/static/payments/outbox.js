@@ -1,7 +1,8 @@
 import { createOutbox, newKey, NoResponse, OutcomeUnknown } from "../client/index.js";
 
 const api = new URLSearchParams(location.search).get("api") ?? "";
-const outbox = createOutbox({ headers: () => ({ Authorization: "Token alice-token" }), deadline: 20_000 });
+const origins = [api || location.origin];
+const outbox = createOutbox({ origins, headers: () => ({ Authorization: "Token alice-token" }), deadline: 20_000 });
 const [form] = document.forms;
 const list = document.querySelector("ol");
 const TEXTS = { sending: "Sending …", waiting: "Waiting for the connection", unknown: "Outcome not known yet", refused: "Refused" };
