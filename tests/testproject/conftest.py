@@ -13,10 +13,10 @@ from pytest_django.plugin import DjangoDbBlocker
 from tests.kit.processes import Site
 
 
-@pytest.fixture(scope="session", params=["gunicorn", "uvicorn"])
+@pytest.fixture(scope="session")
 def running(request: pytest.FixtureRequest) -> Site:
-    """gunicorn, then uvicorn."""
-    site: Site = request.getfixturevalue(f"{request.param}_site")
+    """Behind gunicorn, unless the test says otherwise."""
+    site: Site = request.getfixturevalue(f"{getattr(request, 'param', 'gunicorn')}_site")
     return site
 
 

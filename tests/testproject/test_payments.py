@@ -1,3 +1,5 @@
+"""Payments, with a sync and an async view: one charge for a key, and what is left where something fails."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -9,6 +11,8 @@ from django_idempotency.core.refs import parse_record_id
 from tests.kit.processes import Site
 from tests.kit.threads import at_once
 
+pytestmark = pytest.mark.parametrize("running", ["gunicorn", "uvicorn"], indirect=True)
+
 ORDER = {"amount": 1200, "currency": "EUR", "customer": "ada"}
 
 
@@ -16,8 +20,10 @@ def simulated(**wishes: Any) -> dict[str, Any]:
     return {**ORDER, "simulate": wishes}
 
 
-def payments_of(site: Site, charge: str) -> int:
-    return len(site.rows("SELECT id FROM payments_payment WHERE charge = %s", charge))
+def payments(site: Site) -> int:
+    """How many of the charges became payments."""
+    sql = "SELECT id FROM payments_payment WHERE charge = %s"
+    return sum(len(site.rows(sql, charge["id"])) for charge in site.charges())
 
 
 @pytest.fixture(params=["/payments/", "/async/payments/"])
@@ -25,39 +31,31 @@ def path(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_a_payment_charges_once_and_says_where_it_is(site: Site, path: str) -> None:
-    answer = site.alice.post(path, ORDER)
-
-    assert answer.status == 201
-    (charge,) = site.charges()
-    paid = answer.json()
-    assert (paid["amount"], paid["currency"], paid["customer"]) == (1200, "EUR", "ada")
-    assert paid["charge"] == charge["id"]
-    assert answer.headers["Location"] == f"/payments/{paid['id']}/"
-    assert site.alice.get(answer.headers["Location"]).json() == paid
-
-
-def test_the_same_request_twice_charges_once(site: Site, path: str) -> None:
+def test_a_payment_charges_once_says_where_it_is_and_points_at_the_record_of_its_request(site: Site, path: str) -> None:
     key = f'"{uuid4()}"'
     first, second = (site.alice.post(path, ORDER, key=key) for _ in range(2))
 
-    assert (first.status, second.status) == (201, 201)
+    assert (first.status, second.status, second.headers["Idempotency-Replayed"]) == (201, 201, "true")
     assert first.body == second.body
-    assert second.headers["Idempotency-Replayed"] == "true"
-    assert len(site.charges()) == 1
-
-
-def test_a_payment_points_at_the_record_of_its_request(site: Site, path: str) -> None:
-    site.alice.post(path, ORDER)
     (charge,) = site.charges()
+    paid = first.json()
+    assert (paid["amount"], paid["currency"], paid["customer"], paid["charge"]) == (1200, "EUR", "ada", charge["id"])
+    assert first.headers["Location"] == f"/payments/{paid['id']}/"
+    assert site.alice.get(first.headers["Location"]).json() == paid
     assert parse_record_id(charge["key"]) == site.record_of_payment(charge["id"])
     assert charge["key"].endswith("-charge")
 
 
-def test_without_a_key_nothing_is_charged(site: Site, path: str) -> None:
-    answer = site.alice.post(path, ORDER, key=None)
-
-    assert (answer.status, answer.json()["code"]) == (400, "idempotency_key_missing")
+def test_what_is_refused_charges_nothing(site: Site, path: str) -> None:
+    assert site.alice.post(path, ORDER, key=None).json()["code"] == "idempotency_key_missing"
+    for authorization in ("", "Token nobody"):
+        given = {"Authorization": authorization} if authorization else {}
+        answer = site.anyone.post(path, ORDER, headers=given)
+        assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, "Token")
+    for change in ({"amount": 0}, {"customer": ""}, {"simulate": 7}, {"simulate": {"fail": "sometimes"}}):
+        answer = site.alice.post(path, {**ORDER, **change})
+        assert (answer.status, list(answer.json())) == (400, list(change))
+    assert site.alice.post_bytes(path, b"[]", content_type="application/json").status == 400
     assert site.charges() == []
 
 
@@ -78,92 +76,41 @@ def test_the_list_shows_the_newest_first_and_only_ones_own(site: Site) -> None:
     assert site.alice.get(f"/payments/{theirs}/").status == 404
 
 
-@pytest.mark.parametrize("authorization", ["", "Token nobody", "Basic YWxpY2U6YWxpY2U="])
-def test_without_a_valid_token_nothing_is_charged(site: Site, path: str, authorization: str) -> None:
-    answer = site.anyone.post(path, ORDER, headers={"Authorization": authorization} if authorization else {})
-
-    assert answer.status == 401
-    assert answer.headers["WWW-Authenticate"] == "Token"
-    assert site.charges() == []
-
-
 @pytest.mark.parametrize(
-    "change",
+    ("wishes", "status", "left"),
     [
-        {"amount": 0},
-        {"amount": "much"},
-        {"amount": None},
-        {"currency": "EURO"},
-        {"customer": ""},
-        {"simulate": 7},
-        {"simulate": {"sleep": -1}},
-        {"simulate": {"fail": "sometimes"}},
-        {"simulate": {"status": 99}},
+        ({"fail": "before"}, 503, (0, 0)),
+        ({"fail": "after"}, 500, (1, 0)),
+        ({"fail": "timeout"}, 504, (1, 0)),
+        ({"status": 204}, 204, (1, 1)),
+        ({"status": 503}, 503, (1, 1)),
     ],
     ids=str,
 )
-def test_a_wrong_field_is_named_and_nothing_is_charged(site: Site, path: str, change: dict[str, Any]) -> None:
-    answer = site.alice.post(path, {**ORDER, **change})
-
-    assert answer.status == 400
-    assert list(answer.json()) == list(change)
-    assert site.charges() == []
-
-
-@pytest.mark.parametrize("body", [b"{", b"[]", b'"text"', b"", b'{"amount": NaN}', b"\xff"], ids=repr)
-def test_a_body_that_is_no_json_object_is_refused(site: Site, path: str, body: bytes) -> None:
-    assert site.alice.post_bytes(path, body, content_type="application/json").status == 400
-    assert site.charges() == []
-
-
-def test_failing_before_the_charge_charges_nothing(site: Site, path: str) -> None:
-    assert site.alice.post(path, simulated(fail="before")).status == 503
-    assert site.charges() == []
-
-
-@pytest.mark.parametrize(("failure", "status"), [("after", 500), ("timeout", 504)])
-def test_failing_after_the_charge_leaves_a_charge_without_a_payment(
-    site: Site, path: str, failure: str, status: int
+def test_what_a_simulation_leaves(
+    site: Site, path: str, wishes: dict[str, Any], status: int, left: tuple[int, int]
 ) -> None:
-    assert site.alice.post(path, simulated(fail=failure)).status == status
-    (charge,) = site.charges()
-    assert payments_of(site, charge["id"]) == 0
+    answer = site.alice.post(path, simulated(**wishes))
+
+    assert (answer.status, answer.body == b"") == (status, status == 204)
+    assert (len(site.charges()), payments(site)) == left
 
 
-@pytest.mark.parametrize("status", [200, 204, 402, 503])
-def test_a_simulated_status_is_answered_after_the_payment(site: Site, path: str, status: int) -> None:
-    answer = site.alice.post(path, simulated(status=status))
+@pytest.mark.parametrize(
+    ("switch", "status", "charges"), [("refuse", 402, 0), ("lose_answer", 504, 1)], ids=["declined", "a lost answer"]
+)
+def test_what_the_gateway_does_is_told(site: Site, path: str, switch: str, status: int, charges: int) -> None:
+    site.switch(**{switch: True})
 
-    assert answer.status == status
-    assert (answer.body == b"") == (status == 204)
-    (charge,) = site.charges()
-    assert payments_of(site, charge["id"]) == 1
+    assert site.alice.post(path, ORDER).status == status
+    assert (len(site.charges()), payments(site)) == (charges, 0)
 
 
-def test_while_a_payment_sleeps_its_charge_exists_and_others_are_served(site: Site, path: str) -> None:
+def test_while_a_payment_sleeps_others_are_served(site: Site, path: str) -> None:
     slow, other = at_once(
-        [lambda: site.alice.post(path, simulated(sleep=1.5)), lambda: site.bob.post(path, ORDER)],
+        [lambda: site.alice.post(path, simulated(sleep=1)), lambda: site.bob.post(path, ORDER)],
     )
 
     assert (slow.status, other.status) == (201, 201)
     assert slow.json()["id"] > other.json()["id"]
     assert len(site.charges()) == 2
-
-
-def test_a_declined_card_is_a_402(site: Site, path: str) -> None:
-    site.switch(refuse=True)
-
-    answer = site.alice.post(path, ORDER)
-
-    assert (answer.status, answer.json()) == (402, {"detail": "your card was declined"})
-    assert site.charges() == []
-
-
-def test_a_lost_answer_is_a_504_although_the_charge_exists(site: Site, path: str) -> None:
-    site.switch(lose_answer=True)
-
-    answer = site.alice.post(path, ORDER)
-
-    assert answer.status == 504
-    (charge,) = site.charges()
-    assert payments_of(site, charge["id"]) == 0

@@ -7,8 +7,6 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-import pytest
-
 from testproject.gateway.signatures import HEADER, sign
 from testproject.http import Answer
 from tests.kit.processes import Site
@@ -87,35 +85,24 @@ def test_an_event_about_a_request_that_is_running_is_to_be_delivered_again(site:
     assert site.rows("SELECT COUNT(*) FROM payments_payment WHERE charge = %s", charge["id"]) == [(1,)]
 
 
-@pytest.mark.parametrize(
-    "signature",
-    [
-        "",
-        "nonsense",
-        sign("another secret", event()),
-        sign(SECRET, b"another body"),
-    ],
-    ids=["none", "nonsense", "other secret", "other body"],
-)
-def test_a_wrong_signature_is_refused(site: Site, signature: str) -> None:
-    body = event()
-    assert deliver(site, body, signature).status == 403
+def test_a_wrong_signature_is_refused(site: Site) -> None:
+    body, now = event(), int(time.time())
+    wrong = ["", "nonsense", sign("another secret", body), sign(SECRET, b"another body"), sign(SECRET, body, now - 310)]
+    assert [deliver(site, body, signature).status for signature in wrong] == [403] * len(wrong)
     assert bookings(site, json.loads(body)["id"]) == 0
+    assert deliver(site, body, sign(SECRET, body, now - 290)).status == 200, "it counts for five minutes"
 
 
-@pytest.mark.parametrize(("age", "status"), [(290, 200), (310, 403)])
-def test_a_signature_counts_for_five_minutes(site: Site, age: int, status: int) -> None:
-    body = event()
-    assert deliver(site, body, sign(SECRET, body, int(time.time()) - age)).status == status
-
-
-@pytest.mark.parametrize(
-    "body",
-    [b"{", event(id=""), event(type="charge.failed"), event(charge={}), event(charge=BARE)],
-    ids=["no JSON", "no id", "other type", "no charge", "a key without its order"],
-)
-def test_an_event_that_cannot_be_understood_is_refused(site: Site, body: bytes) -> None:
-    assert deliver(site, body, sign(SECRET, body)).status == 400
+def test_an_event_that_cannot_be_understood_is_refused(site: Site) -> None:
+    wrong = {
+        "no JSON": b"{",
+        "no id": event(id=""),
+        "another type": event(type="charge.failed"),
+        "no charge": event(charge={}),
+        "a key without its order": event(charge=BARE),
+    }
+    statuses = {what: deliver(site, body, sign(SECRET, body)).status for what, body in wrong.items()}
+    assert statuses == dict.fromkeys(wrong, 400)
 
 
 def test_an_event_can_be_asked_to_fail(site: Site) -> None:
