@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -73,6 +74,29 @@ def test_an_extra_works_in_an_empty_environment(extra: str, wheel: Path, tmp_pat
     assert agreed.returncode == 0, agreed.stdout
     imported = run([str(python), "-I", "-c", PROGRAM, *IMPORTED[extra]])
     assert imported.returncode == 0, imported.stderr
+
+
+@pytest.mark.processes
+@pytest.mark.soak
+def test_the_lines_for_a_clone_install_the_project_as_they_are_written(tmp_path: Path) -> None:
+    pages = (ROOT / "README.md", ROOT / "docs/start/quick-start.md", ROOT / "docs/how-to/install.md")
+    lines = {
+        line
+        for page in pages
+        for line in re.findall(r"`(pip install [^`]*)` in the folder of a clone", page.read_text())
+    }
+    assert len(lines) == 2, "the README, the quick start and the guide say it"
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+    venv.create(tmp_path / "own", with_pip=True)
+    for line in sorted(lines):
+        activated = f". {tmp_path}/own/bin/activate && {line} --quiet --disable-pip-version-check"
+        installed = subprocess.run(["bash", "-c", activated], cwd=clone, capture_output=True, text=True, check=False)
+        assert installed.returncode == 0, f"{line}: {installed.stderr}"
+    found = run(
+        [str(tmp_path / "own" / "bin" / "python"), "-I", "-c", "import django_idempotency, rest_framework, celery"]
+    )
+    assert found.returncode == 0, found.stderr
 
 
 def run(command: list[str]) -> subprocess.CompletedProcess[str]:
