@@ -79,7 +79,9 @@ export const perform = async (call) => {
         continue;
       }
     }
-    if (error) throw doubt > error.bears && !error.safeNewKey ? doubted(error) : error;
+    // What the service knows about all tries with the key decides. Without that, the error is about this try alone.
+    const effect = error?.problem.effect ?? (doubt > error?.bears ? "possible" : "none");
+    if (error) throw error.bears >= 0 && effect !== "none" ? doubted(error) : error;
     return response;
   }
 };

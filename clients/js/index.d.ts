@@ -5,6 +5,10 @@ export interface Problem {
   status?: number;
   detail?: string;
   code?: string;
+  /** What the service knows about all tries with this key. */
+  effect?: "none" | "possible" | "done";
+  /** The status of the first response, if the effect is done. */
+  first_status?: number;
   safe_new_key?: boolean;
   operation_ref?: string;
   [member: string]: unknown;
@@ -35,6 +39,8 @@ export class InProgress extends CallError {}
 export class OutcomeUnknown extends CallError {}
 /** The service no longer has the response. */
 export class KeyExpired extends CallError {}
+/** The request took effect, but the service could not store its response. `response` may have a `Location`. */
+export class ResponseLost extends CallError {}
 /** No try of this call had an effect. */
 export class NothingDone extends CallError {}
 /** No whole response arrived before the deadline. `cause` is the last failure. */

@@ -26,6 +26,7 @@ export class OutcomeUnknown extends CallError {
   rule = "unknownFor";
 }
 export class KeyExpired extends CallError {}
+export class ResponseLost extends CallError {}
 export class NothingDone extends CallError {
   bears = 0;
 }
@@ -46,6 +47,7 @@ const KINDS = {
   use: InProgress, // Stripe's
   unknown: OutcomeUnknown,
   expired: KeyExpired,
+  stored: ResponseLost,
   executed: NothingDone,
   unavailable: NothingDone,
   exhausted: NothingDone,

@@ -6,6 +6,7 @@ CallError
 ├── InProgress         the first request with this key is still running
 ├── OutcomeUnknown     the service does not know yet whether the request took effect
 ├── KeyExpired         the service no longer has the response
+├── ResponseLost       the request took effect, but the service could not store its response
 ├── NothingDone        it is proven that no try of the request had an effect
 ├── ChangedRequest     not sent: another request was sent with this key or name before
 ├── UnrepeatableBody   not sent: the body can be sent only once
@@ -18,6 +19,7 @@ from typing import Any, Final
 from django_idempotency.client.calls import ReceivedResponse
 
 __all__ = ["CallError", "InProgress", "KeyExpired", "KeyRejected", "KeyReused", "NothingDone", "OutcomeUnknown"]
+__all__ += ["ResponseLost"]
 __all__ += ["ChangedRequest", "OtherOrigin", "TooOld", "UnrepeatableBody"]  # found before anything is sent
 
 _KINDS: Final[dict[str, type["CallError"]]] = {}  # by the code of the service
@@ -30,7 +32,10 @@ class CallError(Exception):
     status = 0
     key = ""
     operation_ref = ""  # for the support of the service
+    effect = ""  # "none", "possible" or "done": what the service knows about all tries with this key
     safe_new_key = False  # with another key the work could be done twice
+    first_status = 0  # of the first response, if the effect is done
+    location = ""  # where to find the result
     retry_after = 0.0  # seconds
 
     def __init_subclass__(cls, codes: tuple[str, ...] = ()) -> None:
@@ -59,6 +64,10 @@ class OutcomeUnknown(CallError, codes=("outcome_unknown",)):
 
 class KeyExpired(CallError, codes=("key_expired",)):
     """The service no longer has the response for this key. Find out what happened before you use a new one."""
+
+
+class ResponseLost(CallError, codes=("response_not_stored",)):
+    """The request took effect, but its response could not be stored. Find its result; never use another key."""
 
 
 class NothingDone(CallError, codes=("not_executed", "store_unavailable", "attempts_exhausted", "work_abandoned")):
@@ -95,15 +104,19 @@ def read_error(response: ReceivedResponse, key: str) -> CallError | None:
     if not code.startswith("idempotency_"):
         return None
     details = {"code": code, "status": response.status, "key": key, "retry_after": response.retry_after}
-    details["operation_ref"] = str(members.get("operation_ref") or "")
-    details["safe_new_key"] = members.get("safe_new_key") is True
+    details |= {name: str(members.get(name) or "") for name in ("operation_ref", "effect")}
+    details |= {"safe_new_key": members.get("safe_new_key") is True, "first_status": members.get("first_status") or 0}
+    details["location"] = response.headers.get("location", "")
     return _KINDS.get(code, CallError)(f"{response.status} {code}: {members.get('detail', '')}", **details)
 
 
-def add_doubt(error: CallError) -> CallError:
-    """Return what an error about one try means if an earlier try may have had an effect."""
-    if not isinstance(error, NothingDone | KeyRejected) or error.safe_new_key:
-        return error
-    doubt = OutcomeUnknown(f"{error} An earlier try may have taken effect: use the same key again.", **vars(error))
-    doubt.__cause__ = error
-    return doubt
+def add_doubt(error: CallError, *, is_doubted: bool) -> CallError:
+    """Return what an error that denies an effect means if an earlier try may have had one.
+
+    What the service knows about all tries with the key decides. Without that, the error is about this try alone.
+    """
+    if (error.effect != "none") if error.effect else is_doubted:
+        doubt = OutcomeUnknown(f"{error} An earlier try may have taken effect: use the same key again.", **vars(error))
+        doubt.__cause__ = error
+        return doubt
+    return error

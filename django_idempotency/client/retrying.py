@@ -114,9 +114,9 @@ class Conversation:
             end = self._unknown_end = self._unknown_end or time.monotonic() + self.rules.unknown
         elif self._follow(response) or isinstance(error, errors.InProgress) or response.status in _RETRIED:
             end = self._end
-        if isinstance(error, errors.NothingDone | errors.KeyRejected):  # about this try
+        if isinstance(error, errors.NothingDone | errors.KeyRejected):
             is_doubted = self._is_doubted or (self._is_given and isinstance(error, errors.NothingDone))
-            error = errors.add_doubt(error) if is_doubted else error
+            error = errors.add_doubt(error, is_doubted=is_doubted)
         else:
             self._is_doubted = True
         self._leave_redirect(response)

@@ -8,7 +8,7 @@ import httpx
 import pytest
 import requests
 
-from django_idempotency.client import KeyRejected, NothingDone, Outbox, OutcomeUnknown
+from django_idempotency.client import KeyRejected, NothingDone, Outbox, OutcomeUnknown, ResponseLost
 from tests.client.libraries import FAST, Library
 from tests.kit.scripted import Scripted, ScriptedService, problem
 
@@ -39,9 +39,28 @@ def test_every_try_had_such_an_answer(
 
 
 def test_the_service_itself_proves_that_no_try_had_an_effect(service: ScriptedService, send: Library) -> None:
-    service.script = [LOST, problem(408, "work_abandoned", safe_new_key=True)]
+    service.script = [LOST, problem(408, "work_abandoned", effect="none", safe_new_key=True)]
     with pytest.raises(NothingDone):
         send("POST", service.url)
+
+
+def test_the_service_itself_is_in_doubt(service: ScriptedService, send: Library) -> None:
+    service.script = [problem(500, "attempts_exhausted", effect="possible", safe_new_key=False)]
+    with pytest.raises(OutcomeUnknown) as caught:
+        send("POST", service.url)
+    assert caught.value.effect == "possible"
+
+
+def test_a_response_that_the_service_could_not_store_is_neither_a_success_nor_sent_again(
+    service: ScriptedService, send: Library, outbox: Outbox
+) -> None:
+    members = {"effect": "done", "safe_new_key": False, "first_status": 201, "operation_ref": "r-1"}
+    service.script = [LOST, problem(409, "response_not_stored", {"Location": "/payments/17/"}, **members)]
+    with pytest.raises(ResponseLost) as caught:
+        send("POST", service.url, outbox=outbox)
+    error = caught.value
+    assert (error.effect, error.first_status, error.location) == ("done", 201, "/payments/17/")
+    assert (error.operation_ref, error.safe_new_key, len(service.got)) == ("r-1", False, 2)
 
 
 def test_the_tries_of_another_call_with_the_key_are_not_known(service: ScriptedService, send: Library) -> None:

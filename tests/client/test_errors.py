@@ -16,6 +16,7 @@ from django_idempotency.client import (
     NothingDone,
     OutcomeUnknown,
     ReceivedResponse,
+    ResponseLost,
 )
 from django_idempotency.client.errors import read_error
 from django_idempotency.core.problems import ACCEPTED, PROBLEMS, Problem, render
@@ -32,6 +33,7 @@ KINDS = {
     "idempotency_store_unavailable": NothingDone,
     "idempotency_attempts_exhausted": NothingDone,
     "idempotency_work_abandoned": NothingDone,
+    "idempotency_response_not_stored": ResponseLost,
     "idempotency_operation_not_found": CallError,
 }
 ERRORS = [each for each in PROBLEMS if each is not ACCEPTED]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import django_idempotency.client
 
-LIMIT = 480
+LIMIT = 500
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

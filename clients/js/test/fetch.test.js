@@ -246,7 +246,7 @@ test("a 202 is a response where nothing is to be followed", async () => {
 
 test("accepted work that was not executed is NothingDone", async (context) => {
   const accepted = { status: 202, headers: { Location: "/work/1", "Retry-After": "1" } };
-  const undone = { status: 409, headers: { "Content-Type": "application/json" }, body: JSON.stringify({ code: "idempotency_not_executed", safe_new_key: true }) };
+  const undone = { status: 409, headers: { "Content-Type": "application/json" }, body: JSON.stringify({ code: "idempotency_not_executed", effect: "none" }) };
   const proxy = await startProxy(context, [accepted, undone]);
   await assert.rejects(echo(proxy, { wait: true, deadline: 900 }), client.NothingDone);
   assert.deepEqual(proxy.seen.map(({ method, url }) => `${method} ${url}`), ["POST /conformance/echo", "GET /work/1"]);
@@ -367,8 +367,22 @@ for (const [status, code] of [[503, "store_unavailable"], [503, "not_executed"],
 }
 
 test("the service itself proves that no try had an effect", async (context) => {
-  const proxy = await startProxy(context, ["request", problem(408, "work_abandoned", { safe_new_key: true })]);
+  const proxy = await startProxy(context, ["request", problem(408, "work_abandoned", { effect: "none", safe_new_key: true })]);
   await assert.rejects(echo(proxy), client.NothingDone);
+});
+
+test("the service itself is in doubt", async (context) => {
+  const proxy = await startProxy(context, [problem(500, "attempts_exhausted", { effect: "possible" })]);
+  await assert.rejects(echo(proxy), client.OutcomeUnknown);
+});
+
+test("a response that the service could not store is neither a success nor sent again", async (context) => {
+  const lost = problem(409, "response_not_stored", { effect: "done", first_status: 201, safe_new_key: false });
+  const proxy = await startProxy(context, ["request", lost]);
+  const error = await echo(proxy).catch((error) => error);
+  assert.ok(error instanceof client.ResponseLost, error);
+  assert.deepEqual([error.problem.effect, error.problem.first_status, error.safeNewKey], ["done", 201, false]);
+  assert.equal(proxy.seen.length, 2);
 });
 
 test("what was sent before with a key of one's own is not known", async (context) => {
