@@ -25,6 +25,8 @@ IdempotencyError
 └── NotExecuted             your code raises it: nothing happened, so the key may be used again
 """
 
+from typing import Final
+
 from django_idempotency.core.links import docs_url
 
 __all__ = [
@@ -183,17 +185,22 @@ class NotExecuted(IdempotencyError):
 
 
 class KeyReused(IdempotencyError):
-    """The key was first used with a different payload. Nothing was executed; use a new key for a new payload."""
+    """The key was first used with a different payload. Nothing was executed here."""
 
     code = "idempotency_key_reused_with_different_payload"
-    NOT_SETTLED = (
-        "The key was first used with a different payload, and that work may have taken effect or may still do so. "
-        "Nothing was executed here. Do not use a new key until the record is settled."
-    )
+    ADVICE: Final = {
+        "none": "The key was first used with a different payload, which had no effect. Nothing was executed here. Use "
+        "a new key.",
+        "possible": "The key was first used with a different payload, and that work may have taken effect or may still "
+        "do so. Nothing was executed here. Do not use a new key until the outcome is known.",
+        "done": "The key was first used with a different payload, and that work took effect. Nothing was executed "
+        "here. Use a new key only for other work.",
+    }
 
-    def __init__(self, message: str = "", *, safe_new_key: bool = True) -> None:
-        super().__init__(message or ("" if safe_new_key else self.NOT_SETTLED))
-        self.safe_new_key = safe_new_key  # False if a new key could make the first work happen twice
+    def __init__(self, message: str = "", *, effect: str = "possible") -> None:
+        super().__init__(message or self.ADVICE[effect])
+        self.effect = effect  # what is known about the first request's: "none", "possible" or "done"
+        self.safe_new_key = effect == "none"
 
 
 class StillRunning(IdempotencyError):
@@ -207,9 +214,21 @@ class StillRunning(IdempotencyError):
 
 
 class KeyExpired(IdempotencyError):
-    """The result for this key is no longer stored. Nothing was executed; use a new key for new work."""
+    """The result for this key is no longer stored. Nothing was executed here."""
 
     code = "idempotency_key_expired"
+    ADVICE: Final = {
+        "none": "The result for this key is no longer stored; the work had no effect. Use a new key.",
+        "possible": "The result for this key is no longer stored, and the work may have taken effect. Find out what "
+        "happened before you use a new key.",
+        "done": "The result for this key is no longer stored, and the work took effect. Use a new key only for other "
+        "work.",
+    }
+
+    def __init__(self, message: str = "", *, effect: str = "possible") -> None:
+        super().__init__(message or self.ADVICE[effect])
+        self.effect = effect  # what is known about the first request's: "none", "possible" or "done"
+        self.safe_new_key = effect == "none"
 
 
 class EndedWithoutResult(IdempotencyError):

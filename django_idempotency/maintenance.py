@@ -13,6 +13,7 @@ from django.db.models import QuerySet
 
 from django_idempotency import signals
 from django_idempotency.conf import conf
+from django_idempotency.core.effects import Effect, members_of
 from django_idempotency.core.problems import ABANDONED, render
 from django_idempotency.core.profiles import IETF
 from django_idempotency.core.states import Status
@@ -137,7 +138,7 @@ def _reap_page(page: list[jobs.Due], run: ActiveRun) -> None:
     held = delete_page([due.ref(using) for due in page], using, run.counts)
     if run.counts["deleted"] - before == len(page):
         return
-    reply = render(IETF, ABANDONED, 408, safe_new_key=True)
+    reply = render(IETF, ABANDONED, 408, **members_of(Effect.NONE))
 
     def end(due: jobs.Due) -> str:
         if due.status is Status.PENDING:

@@ -172,15 +172,12 @@ class IdempotencyKey(models.Model):
     @property
     def effect(self) -> Effect:
         """What is known about the effect of the request that the record was claimed for."""
-        return effect_of(
-            Status(self.status),
-            self.response_status,
-            self.grace_left,
-            tainted=self.tainted,
-            derived=self.derived,
-            wrote=self.wrote,
-            steps_done=self.steps_done,
-        )
+        return effect_of(Status(self.status), self.response_status, self.grace_left, traced=self.traced)
+
+    @property
+    def traced(self) -> bool:
+        """True if an earlier attempt, a step, a downstream key or an acceptance may have left a part of the effect."""
+        return self.tainted or self.derived or self.wrote or self.steps_done > 0
 
     @property
     def age(self) -> float:

@@ -177,10 +177,14 @@ def _result_from(answer: Answer) -> Any:
         case InFlight(_, seconds) | Accepted(_, seconds):
             raise StillRunning(retry_after=seconds)
         case Mismatch(record):
-            reused = KeyReused.__doc__ if record.settled else KeyReused.NOT_SETTLED
-            raise KeyReused(f"{reused} The key belongs to record {record.id}.", safe_new_key=record.settled)
+            reused = KeyReused.ADVICE[record.effect]
+            raise KeyReused(f"{reused} The key belongs to record {record.id}.", effect=record.effect)
         case Gone(record):
-            raise KeyExpired(f"{KeyExpired.__doc__} The key belonged to record {record.id}.")
+            raise KeyExpired(
+                f"{KeyExpired.ADVICE[record.effect]} The key belonged to record {record.id}.", effect=record.effect
+            )
+        case TooEarly(record, seconds) if record.traced:
+            raise OutcomeUnknown(f"An earlier run with this key may have taken effect. Wait {seconds} s. {record.id}")
         case TooEarly(_, seconds):
             raise NotExecuted(f"{NotExecuted.__doc__} The earlier attempts had no effect; wait {seconds} s.")
         case InDoubt(record, dead):

@@ -17,11 +17,6 @@ SHORTEST_CHECK: Final = 10  # seconds after which an unknown outcome is worth as
 LONGEST_CHECK: Final = 3600  # a webhook or an operator may be faster than the reconciler
 
 
-def is_settled(status: Status, grace_left: float | None) -> bool:
-    """True if no attempt can take effect any more. Proven not executed is believed once the grace period is over."""
-    return status in Status.ENDED or (status is Status.FAILED_RETRYABLE and (grace_left is None or grace_left <= 0))
-
-
 @dataclass(frozen=True, slots=True)
 class Record:
     """A row as it was read. Times are seconds left by the database's clock; None if the column is empty."""
@@ -60,25 +55,15 @@ class Record:
         )
 
     @property
-    def settled(self) -> bool:
-        """True if the request that the record was claimed for cannot take effect any more, or has its response stored.
-
-        Until then a client that sends it with a new key could make its effect happen twice.
-        """
-        return is_settled(self.status, self.grace_left)
-
-    @property
     def effect(self) -> Effect:
         """What is known about the effect of the request that the record was claimed for."""
-        return effect_of(
-            self.status,
-            None if self.reply is None else self.reply.status,
-            self.grace_left,
-            tainted=self.tainted,
-            derived=self.derived,
-            wrote=self.wrote,
-            steps_done=self.steps_done,
-        )
+        status = None if self.reply is None else self.reply.status
+        return effect_of(self.status, status, self.grace_left, traced=self.traced)
+
+    @property
+    def traced(self) -> bool:
+        """True if an earlier attempt, a step, a downstream key or an acceptance may have left a part of the effect."""
+        return self.tainted or self.derived or self.wrote or self.steps_done > 0
 
     @property
     def lease_over(self) -> bool:

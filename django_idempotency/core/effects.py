@@ -1,7 +1,9 @@
 """What is known about the effect of a record's request. Whatever a client or an operator is told follows from it."""
 
 from enum import StrEnum
+from typing import Any
 
+from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
 
 
@@ -13,25 +15,25 @@ class Effect(StrEnum):
     DONE = "done"  # it happened: the response was a success
 
 
+def members_of(effect: Effect, reply: Reply | None = None) -> dict[str, Any]:
+    """Return what an error response says about the effect: of a success also its status."""
+    first = {"first_status": reply.status} if effect is Effect.DONE and reply is not None else {}
+    return {"effect": effect.value, "safe_new_key": effect is Effect.NONE, **first}
+
+
 def effect_of(
-    status: Status,
-    reply_status: int | None,
-    grace_left: float | None,
-    *,
-    tainted: bool = False,
-    derived: bool = False,
-    wrote: bool = False,
-    steps_done: int = 0,
+    status: Status, reply_status: int | None, grace_left: float | None = None, *, traced: bool = False
 ) -> Effect:
     """Return what is known about the effect, from what the record holds.
 
-    A released key counts as released once the grace period is over. A stored error below 500 is a refusal, and so it
-    shows that nothing happened, unless an external service or an earlier attempt may know better.
+    It is `traced` if an earlier attempt is in doubt, a downstream key was derived, the acceptance of deferred work
+    committed writes, or a step began. A stored error below 500 is a refusal, which shows without a trace that nothing
+    happened. A released key counts as released once the grace period is over.
     """
     answered = status in (Status.COMPLETED, Status.EXPIRED)
     if answered and reply_status is not None and reply_status < 400:
         return Effect.DONE
-    if status in Status.OPEN or tainted or derived or wrote or steps_done > 0:
+    if traced or status in Status.OPEN:
         return Effect.POSSIBLE
     if answered:
         none = reply_status is not None and reply_status < 500

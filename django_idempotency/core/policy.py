@@ -59,8 +59,8 @@ class Transaction(StrEnum):
 class Streaming(StrEnum):
     """What is stored of a streaming response."""
 
-    OMIT = "omit"  # status and headers; the replay has no body and says so
-    BUFFER = "buffer"  # the body too, up to the rule's max_body
+    BUFFER = "buffer"  # the body, up to the rule's max_body; it is read before the first byte is sent
+    OMIT = "omit"  # status and headers; a retry learns that the request was executed, and gets no body
     REFUSE = "refuse"  # nothing: a streaming response is an error of the endpoint
 
 
@@ -123,7 +123,7 @@ class Policy:
     not_executed: Callable[[BaseException], bool] | Collection[type[Exception]] | None = None  # proof of no effect
     store: Callable[[int], bool] | Collection[int] | None = None  # which error statuses are stored; None stores all
     is_error: Callable[[Any], bool] | None = None  # says of a response below 400 that it tells of an error
-    streaming: Streaming = Streaming.OMIT
+    streaming: Streaming = Streaming.BUFFER
     key: KeyRule = field(default_factory=KeyRule)
     fingerprint: FingerprintRule = field(default_factory=FingerprintRule)
     reply: ReplyRule = field(default_factory=ReplyRule)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from django_idempotency.core.effects import Effect
 from django_idempotency.core.links import docs_url
 from django_idempotency.core.profiles import Profile, Shape
 from django_idempotency.core.replies import Reply
@@ -54,17 +55,20 @@ INVALID_KEY: Final = Problem(
 MISMATCH: Final = Problem(
     KeyReused.code,
     gettext_noop("Idempotency key reused"),
-    gettext_noop(
-        "This idempotency key was first used with a different request. Nothing was executed; use a new key for a new "
-        "request."
-    ),
+    gettext_noop("This idempotency key was first used with a different request, and this one was not executed."),
     stripe_type="idempotency_error",
 )
-NOT_SETTLED: Final = gettext_noop(
-    "Another request was sent first with this idempotency key, and it may have taken effect or may still do so. This "
-    "request was not executed. Do not send it with a new key: send the first request again, unchanged, to get its "
-    "outcome."
-)
+REUSED: Final = {
+    Effect.NONE: gettext_noop("The first request had no effect. Use a new key to send this one."),
+    Effect.POSSIBLE: gettext_noop(
+        "The first request may have taken effect or may still do so. Do not send it with a new key: send the first "
+        "request again, unchanged, to get its outcome."
+    ),
+    Effect.DONE: gettext_noop(
+        "The first request took effect. If this is the same one, do not send it with a new key: send the first request "
+        "again, unchanged, to get its response."
+    ),
+}
 IN_FLIGHT: Final = Problem(
     StillRunning.code,
     gettext_noop("Request still running"),
@@ -93,12 +97,28 @@ UNKNOWN: Final = Problem(
 EXPIRED: Final = Problem(
     KeyExpired.code,
     gettext_noop("Idempotency key expired"),
-    gettext_noop("The response for this idempotency key is no longer stored. Use a new key for a new request."),
+    gettext_noop("The response for this idempotency key is no longer stored. Nothing was executed now."),
     stripe_type="idempotency_error",
 )
-EXPIRED_IN_GRACE: Final = gettext_noop(
-    "The record of this idempotency key has expired, and its last attempt may still take effect for a short time. "
-    "Nothing was executed. Do not send it with a new key now: send the same request again later."
+GONE: Final = {
+    Effect.NONE: gettext_noop("The first request had no effect. Use a new key to send it again."),
+    Effect.POSSIBLE: gettext_noop(
+        "The first request may have taken effect or may still do so. Do not send it with a new key before you know "
+        "what became of it."
+    ),
+    Effect.DONE: gettext_noop("The first request took effect. Do not send it with a new key."),
+}
+NOT_STORED: Final = Problem(
+    "idempotency_response_not_stored",
+    gettext_noop("Done, response not stored"),
+    gettext_noop(
+        "The request took effect when it was first sent, but its response could not be stored, so it cannot be sent "
+        "again. Nothing was executed now. Do not send it with another key."
+    ),
+)
+BEGUN: Final = gettext_noop(
+    "A part of this operation may have taken effect already. Send the same request again to continue it; do not send "
+    "it with another key."
 )
 NO_PRINCIPAL: Final = Problem(
     "idempotency_principal_missing",
@@ -132,7 +152,10 @@ ABANDONED: Final = Problem(
 NOT_FOUND: Final = Problem(
     "idempotency_operation_not_found",
     gettext_noop("No such operation"),
-    gettext_noop("You have no operation with this reference."),
+    gettext_noop(
+        "You have no operation with this reference or key. A request may still be on its way: send the same request "
+        "again, with the same key."
+    ),
     stripe_type="invalid_request_error",
     stripe_code="resource_missing",
 )
@@ -146,6 +169,7 @@ PROBLEMS: Final = (
     ACCEPTED,
     UNKNOWN,
     EXPIRED,
+    NOT_STORED,
     NO_PRINCIPAL,
     NOTHING_DONE,
     UNAVAILABLE,
@@ -153,7 +177,7 @@ PROBLEMS: Final = (
     ABANDONED,
     NOT_FOUND,
 )
-DETAILS: Final = (*(problem.detail for problem in PROBLEMS), NOT_SETTLED, EXPIRED_IN_GRACE)
+DETAILS: Final = (*(problem.detail for problem in PROBLEMS), *REUSED.values(), *GONE.values(), BEGUN)
 
 
 def explain_missing_key(profile: Profile, strict: bool, *lookalikes: str) -> str:
@@ -163,10 +187,15 @@ def explain_missing_key(profile: Profile, strict: bool, *lookalikes: str) -> str
     return f"{MISSING_KEY.detail} For example: `{profile.header}: {key}`.{sent}"
 
 
-def explain_mismatch(settled: bool, differs_in: Sequence[str]) -> str:
+def explain_mismatch(effect: Effect, differs_in: Sequence[str]) -> str:
     """Return the detail of MISMATCH, with the parts in which the two requests differ."""
     named = f" The requests differ in: {', '.join(differs_in).replace('_', ' ')}." if differs_in else ""
-    return (MISMATCH.detail if settled else NOT_SETTLED) + named
+    return f"{MISMATCH.detail} {REUSED[effect]}{named}"
+
+
+def explain_expiry(effect: Effect) -> str:
+    """Return the detail of EXPIRED."""
+    return f"{EXPIRED.detail} {GONE[effect]}"
 
 
 def choose_code(profile: Profile, problem: Problem) -> str:

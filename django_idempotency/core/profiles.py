@@ -30,6 +30,7 @@ class Profile:
     in_flight: int = 409
     unknown: int = 409
     gone: int = 410
+    not_stored: int = 409  # a success whose response could not be stored
     unavailable: int = 503
     shape: Shape = Shape.PROBLEM
     reshape: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None  # a problem's members -> your own JSON
@@ -39,7 +40,7 @@ class Profile:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", to_member("shape", Shape, self.shape))
-        for each in ("missing", "invalid", "mismatch", "in_flight", "unknown", "gone", "unavailable"):
+        for each in ("missing", "invalid", "mismatch", "in_flight", "unknown", "gone", "not_stored", "unavailable"):
             status = getattr(self, each)
             allowed = range(200, 600) if each == "in_flight" else range(400, 600)
             if status not in allowed:

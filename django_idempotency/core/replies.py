@@ -83,6 +83,11 @@ class Reply:
     def omitted(self) -> bool:
         return self.body is None
 
+    @property
+    def lost(self) -> bool:
+        """True if it was a success whose body is missing: sent without it, it would look like another response."""
+        return self.omitted and 200 <= self.status < 300
+
 
 @dataclass(frozen=True, slots=True)
 class ReplyRule:

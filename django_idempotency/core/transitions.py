@@ -189,7 +189,8 @@ TRANSITIONS: Final[tuple[Transition, ...]] = (
         S.IN_PROGRESS,
         "request",
     ),
-    _row("T15", S.FAILED_RETRYABLE, E.REQUEST, (G.RETAINED, G.NO_ATTEMPTS_LEFT), S.FAILED, "request"),
+    _row("T15", S.FAILED_RETRYABLE, E.REQUEST, (G.RETAINED, G.NO_ATTEMPTS_LEFT, G.NO_TRACE), S.FAILED, "request"),
+    _row("T15d", S.FAILED_RETRYABLE, E.REQUEST, (G.RETAINED, G.NO_ATTEMPTS_LEFT, G.TRACE), S.DEAD_LETTER, "request"),
     _row("T15w", S.FAILED_RETRYABLE, E.REQUEST, (G.RETAINED, G.PAUSE_NOT_OVER), Edge.SAME, "request"),
     _row("T16", S.TERMINAL, E.REQUEST, (G.RETAINED,), Edge.SAME, "request"),
     _row(

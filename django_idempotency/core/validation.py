@@ -20,6 +20,7 @@ CODES: Final = (  # of the problems in core/problems.py
     "idempotency_key_accepted",
     "idempotency_outcome_unknown",
     "idempotency_key_expired",
+    "idempotency_response_not_stored",
     "idempotency_principal_missing",
     "idempotency_not_executed",
     "idempotency_store_unavailable",

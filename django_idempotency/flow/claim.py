@@ -29,6 +29,7 @@ from django_idempotency.core.decisions import (
     TooEarly,
     decide,
 )
+from django_idempotency.core.effects import Effect, members_of
 from django_idempotency.core.links import docs_url
 from django_idempotency.core.problems import EXHAUSTED, render
 from django_idempotency.core.refs import Ref
@@ -37,6 +38,7 @@ from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.flow.attempt import Attempt, Lease, digest_of_namespace
 from django_idempotency.flow.mismatches import note_mismatch
 from django_idempotency.flow.registry import knows
+from django_idempotency.flow.settle import tell_dead_letter
 from django_idempotency.signals import announce, logger
 from django_idempotency.store import claims, events, jobs, limits, operations, records
 from django_idempotency.store.records import alias
@@ -44,7 +46,7 @@ from django_idempotency.store.records import alias
 ROUNDS: Final = 8  # each lost round is a race that another request won
 
 # Signals to send once the change is committed and no deadline runs any more: receivers may be slow.
-Announcements: TypeAlias = list[Callable[[], None]]
+Announcements: TypeAlias = list[Callable[[], object]]
 
 
 def begin(call: Call, using: str | None = None) -> Attempt | Answer:
@@ -137,14 +139,23 @@ def carry_out(decision: Move, call: Call, token: UUID, using: str, news: Announc
                 news.append(partial(_tell_lapse, ref, call.title))
             return False
         case Exhaust(record):
-            reply = render(call.policy.profile, EXHAUSTED, 500, safe_new_key=True)
-            jobs.exhaust(record.ref(using), call.policy.attempts, reply)
+            _exhaust(record.ref(using), call, news)
             return False
         case Execute():
             raise AssertionError(decision)  # pragma: no cover - there is no record to change
     if won:
         news.append(partial(announce, signal, call=call, using=using))
     return won
+
+
+def _exhaust(ref: Ref, call: Call, news: Announcements) -> None:
+    """End a key whose attempts are used up: as failed if none had an effect, else as a dead letter."""
+    reply, cap = render(call.policy.profile, EXHAUSTED, 500, **members_of(Effect.NONE)), call.policy.attempts
+    if jobs.exhaust(ref, cap, reply):
+        return
+    reason = "attempts used up, and one of them may have had an effect"
+    if events.audit(partial(jobs.give_up_retrying, ref, cap), ref, Kind.DEAD_LETTER, actor="request", reason=reason):
+        news.append(partial(tell_dead_letter, ref, reason))
 
 
 def publish(news: Announcements) -> None:

@@ -100,9 +100,11 @@ def _queue(call: Call, work: StoredOperation, using: str) -> bool:
         decision = decide(records.find(call.ref(using)), call)
         match decision:
             case Mismatch(old):
-                raise KeyReused(safe_new_key=old.settled)
+                raise KeyReused(effect=old.effect)
             case Gone(old):
-                raise KeyExpired(f"{KeyExpired.__doc__} The key belonged to record {old.id}.")
+                raise KeyExpired(
+                    f"{KeyExpired.ADVICE[old.effect]} The key belonged to record {old.id}.", effect=old.effect
+                )
             case Exhaust(old) | Replay(old) if old.status is not Status.COMPLETED:
                 raise EndedWithoutResult(f"{EndedWithoutResult.__doc__} The record is {old.id}.")
             case Restart(old):

@@ -200,10 +200,11 @@ def is_about_another_key(error: BaseException, attempt: Attempt) -> bool:
     return named_record(error) not in (None, attempt.call.id)
 
 
-def release(attempt: Attempt, code: str, *, give_back: bool = False, proven: bool = False) -> bool:
+def release(attempt: Attempt, code: str, *, give_back: bool = False, proven: bool = False, counts: bool = True) -> bool:
     """Free the key (T4). False if an earlier attempt is in doubt, or the record is not this attempt's.
 
-    With `give_back` the next request may even be a different one: nothing was done with the key.
+    With `give_back` the next request may even be a different one: nothing was done with the key. It `counts` as one of
+    the attempts unless the view itself answered that nothing was done.
     """
     try:
         with limits.limited(attempt.using, attempt.limit):
@@ -211,7 +212,7 @@ def release(attempt: Attempt, code: str, *, give_back: bool = False, proven: boo
                 done = attempts.give_back(attempt.ref, attempt.token, code)
             else:
                 derived = bool(attempt.derived) and not proven
-                done = attempts.free_key(attempt.ref, attempt.token, code, derived=derived)
+                done = attempts.free_key(attempt.ref, attempt.token, code, derived=derived, counts=counts)
     except StoreUnavailable:
         _leave_to_the_sweeper(attempt)
         return False

@@ -200,31 +200,44 @@ class Exchange(OwnResponses):
 def capture_response(
     response: Any, policy: Policy, request: HttpRequest, *, withhold: bool = False
 ) -> tuple[HttpResponseBase, Reply]:
-    """Return the response as it is sent, and the reply to store of it: without its body if `withhold`.
+    """Return a response as it is sent, and the reply to store of it: without its body if `withhold`.
 
     A template is rendered first. A streamed response is treated as the policy says.
     """
     if callable(getattr(response, "render", None)):
         response = response.render()  # may return another response
-    body: bytes | None = None
-    if isinstance(response, StreamingHttpResponse):
-        body = _streamed_body(response, policy)
-        if withhold or _may_hold_csrf_token(request):  # reading the stream may have made the token
-            body = None
-    elif isinstance(response, HttpResponse):
-        private = withhold or _is_no_store(response) or _may_hold_csrf_token(request)
-        content = response.content  # joins the chunks anew each time it is asked for
-        body = None if content and private else content
+    body = response.content if isinstance(response, HttpResponse) else _streamed_body(response, policy)
+    why_not = ""
+    if _is_no_store(response):
+        why_not = "it has the header Cache-Control: no-store"
+    elif withhold or _may_hold_csrf_token(request):  # reading a stream may have made the token
+        why_not = "its body may have its reader's CSRF token"
+    elif body is None or len(body) > policy.reply.longest_body:
+        why_not = f"its body is longer than {policy.reply.longest_body} bytes, or streamed as it comes"
     for name, value in response.items():
         if (unfolded := unfold(value)) != value:  # Django folds some values that are not Latin-1; servers refuse them
             response[name] = unfolded
     profile = policy.profile
     if profile.mark_first:
         del response[profile.replayed_header]  # of a transaction that was rolled back
-    reply = capture(response.status_code, response.items(), body, policy.reply)
+    reply = capture(response.status_code, response.items(), body if not body or not why_not else None, policy.reply)
     if profile.mark_first:
         response[profile.replayed_header] = "false"
+    if reply.lost and policy.reply.body and policy.streaming is not Streaming.OMIT:
+        _warn_of_loss(operation_of_request(request, policy), why_not)
     return response, reply
+
+
+_warned: Final = set[str]()  # operations, once per process
+
+
+def _warn_of_loss(operation: str, why: str) -> None:
+    if operation not in _warned:
+        _warned.add(operation)
+        page = docs_url("how-to/troubleshooting", "a-replay-without-a-body")
+        logger.warning(
+            "A response of %s cannot be replayed: %s. Retries get a 409 instead. See %s", operation, why, page
+        )
 
 
 def _may_hold_csrf_token(request: HttpRequest) -> bool:
@@ -236,21 +249,28 @@ def _is_no_store(response: HttpResponseBase) -> bool:
     return "no-store" in response.headers.get("Cache-Control", "").lower()
 
 
-def _streamed_body(response: StreamingHttpResponse, policy: Policy) -> bytes | None:
-    """Return the body of a stream, and leave the same chunks to be streamed. None if the body is not stored."""
+def _streamed_body(response: Any, policy: Policy) -> bytes | None:
+    """Return the body of a stream, and leave the same chunks to be streamed. None if the body is not stored.
+
+    Events and async streams are sent as they come: whoever reads them does not wait for the last chunk.
+    """
+    if not isinstance(response, StreamingHttpResponse):
+        return None
     if policy.streaming is Streaming.REFUSE:
         raise UnstorableResponse
-    if policy.streaming is Streaming.OMIT or response.is_async or _is_no_store(response):
+    events = response.headers.get("Content-Type", "").startswith("text/event-stream")
+    if policy.streaming is Streaming.OMIT or response.is_async or events or _is_no_store(response):
         return None
+    longest = policy.reply.longest_body
     chunks = iter(response)
     head, size = [], 0
     for chunk in chunks:
         head.append(bytes(chunk))
         size += len(head[-1])
-        if size > policy.reply.longest_body:
+        if size > longest:
             break
     response.streaming_content = chain(head, chunks)
-    return b"".join(head) if size <= policy.reply.longest_body else None
+    return b"".join(head) if size <= longest else None
 
 
 def gate(request: HttpRequest, arguments: Arguments | None, has_key: Callable[..., Any] = key_lines) -> Policy | None:

@@ -22,6 +22,7 @@ from django_idempotency.http.responses import (
     ProblemDetails,
     accepted_response,
     apply_upgrade,
+    not_stored_problem,
     nothing_done_problem,
     problem_for,
     replay_response,
@@ -75,7 +76,10 @@ class OwnResponses:
         self.require_authorization(answer)
         if self.cached is not None:
             self.cached.fill(answer.record)
-        response = replay_response(apply_upgrade(answer.reply, self.policy), self.policy.profile)
+        reply = apply_upgrade(answer.reply, self.policy)
+        if reply.lost:
+            return self.problem_response(not_stored_problem(self.policy, reply, call.id))
+        response = replay_response(reply, self.policy.profile)
         if self.policy.scope is not None:  # else Django notes that the session was read, and DRF its authentication
             patch_vary_headers(response, ("Authorization", "Cookie"))
         return response

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, Final
+from uuid import UUID
 
 from django.http import BadHeaderError, HttpResponse
 from django.urls import NoReverseMatch, reverse
@@ -19,6 +20,7 @@ from django_idempotency.core.decisions import (
     TooEarly,
     seconds_to_outcome,
 )
+from django_idempotency.core.effects import Effect, members_of
 from django_idempotency.core.policy import Mode, Policy
 from django_idempotency.core.profiles import Profile
 from django_idempotency.core.replies import Reply, unfold
@@ -29,6 +31,7 @@ from django_idempotency.signals import logger
 STATUS_ROUTE: Final = "django_idempotency:idempotency-operation"
 RULES_ROUTE: Final = "django_idempotency_rules:rules"
 OMITTED_HEADER: Final = "Idempotency-Replay"
+SHOWN_WITHOUT_BODY: Final = ("Location", "Content-Location", "Link")  # where the result of a success is
 
 
 def plain_response(reply: Reply) -> HttpResponse:
@@ -90,12 +93,12 @@ def status_address(call: Call) -> str | None:
         return None
 
 
-def outcome_address(call: Call) -> str:
+def outcome_address(call: Call, record: Record | None = None) -> str:
     """Return the address at which a request's outcome will be found, without its key; empty if there is none.
 
     In atomic mode a request leaves no record before it ends, so nothing would be found there.
     """
-    return "" if call.policy.mode is Mode.ATOMIC else status_address(call) or ""
+    return "" if record is None and call.policy.mode is Mode.ATOMIC else status_address(call) or ""
 
 
 def rules_address() -> str:
@@ -117,6 +120,7 @@ class ProblemDetails:
     members: dict[str, Any] = field(default_factory=dict)
     page: str = field(default_factory=rules_address)
     outcome: str = ""  # the address of the request's outcome
+    headers: dict[str, str] = field(default_factory=dict)
 
     def content(self, profile: Profile) -> dict[str, Any]:
         """Return the JSON of the response's body."""
@@ -136,7 +140,10 @@ def problem_headers(details: ProblemDetails, profile: Profile) -> dict[str, str]
     """Return the headers of a problem, apart from those of its body."""
     wait = {} if details.retry_after is None else {"Retry-After": str(details.retry_after)}
     link = problems.build_link(profile, details.problem, details.page, details.outcome)
-    return {"Cache-Control": "no-store", **link, **wait}
+    headers = dict(details.headers)
+    if "Link" in headers and "Link" in link:
+        link["Link"] += f", {headers['Link']}"
+    return {**headers, "Cache-Control": "no-store", **link, **wait}
 
 
 def problem_for(answer: Gone | InDoubt | InFlight | Mismatch | TooEarly, call: Call) -> ProblemDetails:
@@ -145,43 +152,62 @@ def problem_for(answer: Gone | InDoubt | InFlight | Mismatch | TooEarly, call: C
     match answer:
         case Mismatch(record, differs_in):
             return mismatch_problem(call, record, differs_in if call.has_one_principal else ())
-        case InFlight(_, retry_after):
-            members, outcome = same_key_only(call), outcome_address(call)
+        case InFlight(record, retry_after):
+            members, outcome = effect_members(call, record), outcome_address(call, record)
             return ProblemDetails(problems.IN_FLIGHT, profile.in_flight, "", retry_after, members, outcome=outcome)
+        case TooEarly(record, retry_after) if record.traced:
+            members, outcome = effect_members(call, record), outcome_address(call, record)
+            return begun_problem(call.policy, members, retry_after, outcome)
         case TooEarly(_, retry_after):
             return nothing_done_problem(call.policy, retry_after)
         case InDoubt(record):
             return unknown_problem(call, record)
         case Gone(record):
-            detail = "" if record.settled else problems.EXPIRED_IN_GRACE
-            return ProblemDetails(problems.EXPIRED, profile.gone, detail, members=new_key_advice(call, record))
+            detail, members = problems.explain_expiry(record.effect), effect_members(call, record)
+            return ProblemDetails(problems.EXPIRED, profile.gone, detail, members=members)
 
 
 def mismatch_problem(call: Call, record: Record, differs_in: Sequence[str]) -> ProblemDetails:
     """Return the problem for a key that belongs to a different request."""
-    detail = problems.explain_mismatch(record.settled, differs_in)
-    members: dict[str, Any] = {"safe_new_key": record.settled, "operation_ref": str(call.id)}
+    detail = problems.explain_mismatch(record.effect, differs_in)
+    members = effect_members(call, record)
     if differs_in:
         members["differs_in"] = list(differs_in)
-    return ProblemDetails(problems.MISMATCH, call.policy.profile.mismatch, detail, members=members)
+    shown = record.effect is Effect.DONE and call.has_one_principal
+    outcome = outcome_address(call, record) if shown else ""
+    return ProblemDetails(problems.MISMATCH, call.policy.profile.mismatch, detail, members=members, outcome=outcome)
 
 
-def new_key_advice(call: Call, record: Record) -> dict[str, Any]:
-    """Return the members that say whether the client may use a new key."""
-    return {"safe_new_key": True} if record.settled else same_key_only(call)
+def effect_members(call: Call, record: Record | None) -> dict[str, Any]:
+    """Return the members that say what is known about the effect, and so whether the client may use a new key.
+
+    In atomic mode a request that has not ended has no record, so no reference leads to it.
+    """
+    reference = {} if record is None and call.policy.mode is Mode.ATOMIC else {"operation_ref": str(call.id)}
+    if record is None:
+        return {**members_of(Effect.POSSIBLE), **reference}
+    return {**members_of(record.effect, record.reply), **reference}
 
 
-def same_key_only(call: Call) -> dict[str, Any]:
-    """Return the members that tell a client to keep its key: with a new one the effect could happen twice."""
-    return {"safe_new_key": False, "operation_ref": str(call.id)}
+def not_stored_problem(policy: Policy, reply: Reply, reference: UUID) -> ProblemDetails:
+    """Return the problem for a success whose response could not be stored, with the headers that lead to its result."""
+    members = {**members_of(Effect.DONE, reply), "operation_ref": str(reference)}
+    headers = {name: value for name, value in reply.headers if name.title() in SHOWN_WITHOUT_BODY}
+    return ProblemDetails(problems.NOT_STORED, policy.profile.not_stored, members=members, headers=headers)
+
+
+def begun_problem(policy: Policy, members: dict[str, Any], retry_after: int, outcome: str = "") -> ProblemDetails:
+    """Return the problem for work of which a part may have taken effect, and that the same request continues."""
+    return ProblemDetails(
+        problems.UNKNOWN, policy.profile.unknown, problems.BEGUN, max(1, retry_after), members, outcome=outcome
+    )
 
 
 def unknown_problem(call: Call, record: Record | None = None) -> ProblemDetails:
     """Return the problem for an outcome that is not known. Without a record it has just become unknown."""
-    wait, members = seconds_to_outcome(record, call.policy), same_key_only(call)
-    return ProblemDetails(
-        problems.UNKNOWN, call.policy.profile.unknown, "", wait, members, outcome=outcome_address(call)
-    )
+    wait, members = seconds_to_outcome(record, call.policy), effect_members(call, record)
+    outcome = outcome_address(call, record)
+    return ProblemDetails(problems.UNKNOWN, call.policy.profile.unknown, "", wait, members, outcome=outcome)
 
 
 def nothing_done_problem(policy: Policy, retry_after: float) -> ProblemDetails:

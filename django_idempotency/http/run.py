@@ -193,7 +193,8 @@ class LeasedRequest:
     def release_or_doubt(self, response: HttpResponseBase) -> HttpResponseBase:
         """Free the key for a response that is not stored, unless an external call or an earlier attempt is in doubt."""
         code, give_back = f"status_{response.status_code}", self.exchange.gives_back(response)
-        if not self.attempt.derived and release(self.attempt, code, give_back=give_back):
+        counts = response.status_code >= 500
+        if not self.attempt.derived and release(self.attempt, code, give_back=give_back, counts=counts):
             return response
         doubt(self.attempt, code)
         return self.exchange.settled_response(self.attempt)

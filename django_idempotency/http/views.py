@@ -19,6 +19,7 @@ from django_idempotency.conf import default_policy
 from django_idempotency.core import problems
 from django_idempotency.core.calls import ANONYMOUS, LONGEST_STORED, make_record_id
 from django_idempotency.core.decisions import Record, seconds_to_outcome
+from django_idempotency.core.effects import Effect, members_of
 from django_idempotency.core.keys import parse_key, unguessable
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.progress import Progress
@@ -28,7 +29,13 @@ from django_idempotency.exceptions import InvalidKey, NoPrincipal, StoreUnavaila
 from django_idempotency.http.atomic_requests import opt_out_of_atomic_requests
 from django_idempotency.http.doors import Authentication, NotAdmitted, Visitor, door_at, sent_path
 from django_idempotency.http.requests import header, principal_of, scope_of_request
-from django_idempotency.http.responses import ProblemDetails, apply_upgrade, problem_response, unavailable_problem
+from django_idempotency.http.responses import (
+    ProblemDetails,
+    apply_upgrade,
+    begun_problem,
+    problem_response,
+    unavailable_problem,
+)
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.monitoring.health import health
 from django_idempotency.store import records
@@ -115,7 +122,9 @@ def _confidential(response: HttpResponse) -> HttpResponse:
 
 
 def _not_found(policy: Policy | None = None) -> HttpResponse:
-    return problem_response(ProblemDetails(problems.NOT_FOUND, 404), (policy or default_policy()).profile)
+    """Return the response for what has no record. Its request may not have arrived or, in atomic mode, not ended."""
+    details = ProblemDetails(problems.NOT_FOUND, 404, members=members_of(Effect.POSSIBLE))
+    return problem_response(details, (policy or default_policy()).profile)
 
 
 def _unavailable(policy: Policy) -> HttpResponse:
@@ -165,7 +174,7 @@ def _show(row: IdempotencyKey, visitor: Visitor) -> HttpResponse:
             visitor.require_authorization(record, record.reply)
         except NotAdmitted as refusal:
             return refusal.response
-        return _outcome_response(row, apply_upgrade(record.reply, policy))
+        return _outcome_response(record, apply_upgrade(record.reply, policy))
     match record.status:
         case Status.PENDING | Status.IN_PROGRESS:
             return _progress_response(row, policy)
@@ -174,19 +183,21 @@ def _show(row: IdempotencyKey, visitor: Visitor) -> HttpResponse:
         case Status.UNKNOWN | Status.DEAD_LETTER:
             wait = seconds_to_outcome(record, policy)
             details = ProblemDetails(problems.UNKNOWN, policy.profile.unknown, "", wait, _advice(record))
-        case Status.FAILED_RETRYABLE:
+        case Status.FAILED_RETRYABLE if record.traced and not record.retention_over:
+            details = begun_problem(policy, _advice(record), int(policy.retry_hint.total_seconds()))
+        case Status.FAILED_RETRYABLE if not record.retention_over:
             details = ProblemDetails(problems.NOTHING_DONE, 409, members=_advice(record))
-        case Status.COMPLETED | Status.FAILED | Status.EXPIRED:
-            detail = "" if record.settled else problems.EXPIRED_IN_GRACE
+        case _:
+            detail = problems.explain_expiry(record.effect)
             details = ProblemDetails(problems.EXPIRED, policy.profile.gone, detail, members=_advice(record))
     return problem_response(details, policy.profile)
 
 
 def _advice(record: Record) -> dict[str, Any]:
-    return {"safe_new_key": record.settled, "operation_ref": str(record.id)}
+    return {**members_of(record.effect, record.reply), "operation_ref": str(record.id)}
 
 
-def _outcome_response(row: IdempotencyKey, reply: Reply) -> HttpResponse:
+def _outcome_response(record: Record, reply: Reply) -> HttpResponse:
     """Return a stored response inside JSON: as it is, a browser could show its page or follow its redirect here."""
     response: dict[str, Any] = {"status": reply.status, "headers": reply.headers, "body": None, "encoding": "utf-8"}
     if reply.body is not None:
@@ -194,7 +205,7 @@ def _outcome_response(row: IdempotencyKey, reply: Reply) -> HttpResponse:
             response["body"] = reply.body.decode()
         except UnicodeDecodeError:
             response |= {"body": b64encode(reply.body).decode(), "encoding": "base64"}
-    body = {"operation_ref": str(row.id), "status": row.status, "response": response}
+    body = {"operation_ref": str(record.id), "status": record.status, "effect": record.effect, "response": response}
     return JsonResponse(body, headers={"X-Content-Type-Options": "nosniff"})
 
 

@@ -30,6 +30,7 @@ RELEASE = Statement(
     f"""
     UPDATE idempotency_key
     SET status = 'failed_retryable', last_error_code = %(code)s, locked_until = NULL, {_DERIVED},
+        attempts = CASE WHEN %(counts)s THEN attempts ELSE 0 END,
         expires_at = {{now + retention_seconds}}
     WHERE {_MINE} AND status = 'in_progress' AND NOT tainted AND NOT deferred AND steps_done = 0
     """,
@@ -108,9 +109,13 @@ def complete(ref: Ref, token: UUID, reply: Reply, *, success: bool, derived: boo
     return COMPLETE.apply(ref, token=token, success=success, derived=derived, **values)
 
 
-def free_key(ref: Ref, token: UUID, code: str, *, derived: bool = False) -> bool:
-    """Free the key for the next request (T4). `derived`: it is not proven that a downstream call did nothing."""
-    return RELEASE.apply(ref, token=token, code=code[:64], derived=derived)
+def free_key(ref: Ref, token: UUID, code: str, *, derived: bool = False, counts: bool = True) -> bool:
+    """Free the key for the next request (T4).
+
+    `derived`: it is not proven that a downstream call did nothing. `counts`: the attempt failed; otherwise the view
+    answered, and the next request need not wait.
+    """
+    return RELEASE.apply(ref, token=token, code=code[:64], derived=derived, counts=counts)
 
 
 def give_back(ref: Ref, token: UUID, code: str) -> bool:

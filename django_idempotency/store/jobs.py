@@ -15,6 +15,7 @@ from django_idempotency.store.dialects import Statement, among_states
 from django_idempotency.store.records import ANSWER, reply_values
 
 _HERE: Final = "scope = %(scope)s AND id = %(id)s"
+_TRACED: Final = "(tainted OR derived OR wrote OR steps_done > 0)"  # a part of the effect may be there
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +64,23 @@ ENQUEUED_AGAIN = Statement(
     """,
 )
 
+_USED_UP: Final = "status = 'failed_retryable' AND attempts >= %(cap)s AND (expires_at IS NULL OR expires_at > {now})"
 EXHAUST = Statement(
     "T15",
     f"""
     UPDATE idempotency_key SET status = 'failed', last_error_code = 'attempts_exhausted', {ANSWER}
-    WHERE {_HERE} AND status = 'failed_retryable' AND attempts >= %(cap)s
-      AND (expires_at IS NULL OR expires_at > {{now}})
+    WHERE {_HERE} AND {_USED_UP} AND NOT {_TRACED}
     """,
 )
 
-_TRACED: Final = "(tainted OR derived OR wrote OR steps_done > 0)"
+GIVE_UP_RETRYING = Statement(
+    "T15d",
+    f"""
+    UPDATE idempotency_key SET status = 'dead_letter', last_error_code = 'attempts_exhausted', expires_at = NULL
+    WHERE {_HERE} AND {_USED_UP} AND {_TRACED}
+    """,
+)
+
 ABANDON = Statement(
     "D6",
     f"""
@@ -160,6 +168,11 @@ def enqueued_again(ref: Ref, pick_up: int) -> bool:
 def exhaust(ref: Ref, cap: int, reply: Reply) -> bool:
     """Store an error response for a key that was tried too often (T15 at the cap)."""
     return EXHAUST.apply(ref, cap=cap, **reply_values(reply))
+
+
+def give_up_retrying(ref: Ref, cap: int) -> bool:
+    """Leave a key to a person that was tried too often, although an attempt may have had an effect (T15d)."""
+    return GIVE_UP_RETRYING.apply(ref, cap=cap)
 
 
 def abandon(ref: Ref, reply: Reply) -> bool:

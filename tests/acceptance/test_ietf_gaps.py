@@ -188,12 +188,12 @@ def test_gap_the_scope_is_the_person_and_the_operation(site: Site) -> None:
     assert {operation for _, operation in scopes} == {"payments.create", "bookings.late"}
 
 
-def test_gap_an_oversize_result_is_omitted_marked_and_not_made_again(site: Site) -> None:
+def test_gap_an_oversize_result_is_told_to_be_done_and_not_made_again(site: Site) -> None:
     key, path = quoted(new()), f"/conformance/large?bytes={1024 * 1024 + 1}"
     first, second = (site.anyone.post_bytes(path, key=key) for _ in range(2))
 
-    assert (second.status, second.body) == (first.status, b"")
-    assert second.headers["Idempotency-Replay"] == "omitted"
+    told = second.json()
+    assert (second.status, told["code"], told["first_status"]) == (409, "idempotency_response_not_stored", first.status)
     assert site.executions() == 1
 
 

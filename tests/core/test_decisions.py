@@ -151,7 +151,7 @@ def test_a_fingerprint_that_cannot_be_read_is_not_another_request(stored: str, p
 
 CHANGES = {
     Restart: {("T15", S.IN_PROGRESS), ("T16'", S.IN_PROGRESS)},
-    Exhaust: {("T15", S.FAILED)},
+    Exhaust: {("T15", S.FAILED), ("T15d", S.DEAD_LETTER)},
     TakeOver: {("T7", S.IN_PROGRESS)},
     Lapse: {("T6", S.UNKNOWN)},
 }
@@ -183,6 +183,7 @@ def guards_that_hold(found: Record) -> set[Guard]:
         Guard.RESUMABLE if found.resumable else Guard.NOT_RESUMABLE,
         Guard.DEFERRED if found.deferred else Guard.NOT_DEFERRED,
         Guard.RETENTION_OVER if found.retention_over else Guard.RETAINED,
+        Guard.TRACE if found.traced else Guard.NO_TRACE,
         Guard.ATTEMPTS_LEFT if found.attempts < CAP else Guard.NO_ATTEMPTS_LEFT,
     }
 

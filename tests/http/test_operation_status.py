@@ -178,14 +178,14 @@ def test_a_dead_letter_and_a_dismissal_say_what_they_are(alice: Person) -> None:
         False,
     )
     assert (again.status_code, again.json()["code"]) == (409, "idempotency_outcome_unknown")
-    change(status="failed_retryable")
+    change(status="failed_retryable", wrote=False)
     dismissed = alice.client.get(address)
     assert (dismissed.status_code, dismissed.json()["code"]) == (409, "idempotency_not_executed")
 
 
 def test_the_status_of_work_that_no_worker_took(alice: Person) -> None:
     address = accepted(alice)
-    change(expires_at=F("created_at") - AGO)
+    change(expires_at=F("created_at") - AGO, wrote=False)
     maintenance.reap()
     failed = stored(alice.client.get(address))
     assert (failed.status_code, json.loads(failed.content)["code"]) == (408, "idempotency_work_abandoned")

@@ -1,6 +1,7 @@
 """A client may ask for the outcome of its key without sending the request again. Nobody else learns anything."""
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -17,13 +18,17 @@ from rest_framework.authtoken.models import Token
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from django_idempotency import json_reply
+from django_idempotency import IETF, json_reply
+from django_idempotency.core.decisions import InFlight
 from django_idempotency.decorators import idempotent
+from django_idempotency.http.responses import problem_for
 from django_idempotency.http.views import KeyView
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.reconciliation import Landed, resolve
 from django_idempotency.rest_framework import IdempotentMixin
+from django_idempotency.store.records import find
 from django_idempotency.testing import lease_over, retention_over
+from tests.kit.calls import a_call
 from tests.kit.databases import nobody_answers
 from tests.kit.http import KEY, Person, Ran, stored
 
@@ -321,12 +326,11 @@ def test_what_nobody_can_be_asked_about_has_no_such_address(alice: Person) -> No
     assert (told.json()["code"], "Link" in told) == ("idempotency_outcome_unknown", False)
 
 
-def test_atomic_mode_leads_nowhere_because_a_running_request_leaves_no_record(alice: Person, settings: Any) -> None:
-    for mode, linked in (("leased", True), ("atomic", False)):
-        settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "MODE": mode}
-        alice.post("/by-settings")
-        told = alice.post("/by-settings")
-        assert (told.status_code, "Link" in told) == (409, linked)
+def test_atomic_mode_names_no_record_of_a_request_that_has_none_yet(alice: Person) -> None:
+    alice.post("/lose")
+    for record in (None, find(IdempotencyKey.objects.get().ref)):
+        details = problem_for(InFlight(record, 2), replace(a_call(mode="atomic"), method="POST", path="/lose"))
+        assert (bool(details.outcome), "operation_ref" in details.content(IETF)) == (record is not None,) * 2
 
 
 class WithTheRules:

@@ -109,9 +109,9 @@ def test_another_payload_while_the_first_work_runs_warns_against_a_new_key() -> 
         return "done"
 
     assert once(**{**work.arguments, "run": run}, mode="leased", payload=1) == "done"
-    with pytest.raises(KeyReused, match="use a new key for a new payload") as settled:
+    with pytest.raises(KeyReused, match="took effect") as settled:
         once(**work.arguments, payload=2)
-    assert settled.value.safe_new_key
+    assert (settled.value.effect, settled.value.safe_new_key) == ("done", False)
 
 
 def test_another_operation_under_the_same_key_is_refused() -> None:

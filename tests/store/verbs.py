@@ -226,8 +226,14 @@ ALL: Final = (
         "release",
         attempts.RELEASE,
         Event.NOT_EXECUTED,
-        lambda record, facts: attempts.free_key(at(record), facts.read_token, "Oops", derived=facts.derives),
-        lambda row, facts: {**_freed(row, facts), **_derived(row, facts)},
+        lambda record, facts: attempts.free_key(
+            at(record), facts.read_token, "Oops", derived=facts.derives, counts=facts.success
+        ),
+        lambda row, facts: {
+            **_freed(row, facts),
+            **_derived(row, facts),
+            "attempts": row["attempts"] if facts.success else 0,
+        },
     ),
     Verb(
         "give_back",
@@ -443,6 +449,14 @@ ALL: Final = (
         lambda record, facts: jobs.exhaust(at(record), facts.cap, REPLY),
         lambda row, facts: {**_answered(row, facts), "last_error_code": "attempts_exhausted"},
         target=Status.FAILED,
+    ),
+    Verb(
+        "give_up_retrying",
+        jobs.GIVE_UP_RETRYING,
+        Event.REQUEST,
+        lambda record, facts: jobs.give_up_retrying(at(record), facts.cap),
+        lambda row, facts: {"last_error_code": "attempts_exhausted", "expires_at": None},
+        target=Status.DEAD_LETTER,
     ),
     Verb(
         "abandon",

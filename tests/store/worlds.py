@@ -42,13 +42,14 @@ KNOBS = {
     Guard.AUDITED: "audited",
     Guard.NOT_AUDITED: "audited",
 }
+TRACES = ("tainted", "derived", "stepped")
 ALSO = {  # what else a statement looks at
     "complete": {"success", "derives"},
     "retry": {"stepped"},
-    "abandon": {"tainted", "derived", "stepped"},
-    "give_up_waiting": {"tainted", "derived", "stepped"},
+    "release": {"success", "derives"},
     "give_back": {"derived"},
-    **{name: {"derives"} for name in ("insert_finished", "release", "doubt", "defer", "requeue")},
+    **{name: {"derives"} for name in ("insert_finished", "doubt", "defer", "requeue")},
+    **dict.fromkeys(("exhaust", "give_up_retrying", "abandon", "give_up_waiting"), frozenset(TRACES)),
 }
 EVERY = frozenset({*KNOBS.values(), *chain.from_iterable(ALSO.values())})
 
