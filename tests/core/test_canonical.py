@@ -6,10 +6,10 @@ import json
 import sys
 from collections.abc import Collection
 from decimal import Decimal
+from itertools import product
 from types import FrameType
 from typing import Any, NoReturn
 
-import pytest
 import rfc8785
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -92,11 +92,13 @@ BODIES = [
 ]
 
 
-@pytest.mark.parametrize("paths", [None, ("a",), ("b", "a")], ids=["all", "one", "two"])
-@pytest.mark.parametrize("body", BODIES, ids=lambda body: ascii(body)[:40])
-def test_the_form_of_the_corpus(body: str, paths: Collection[str] | None) -> None:
-    sent = body.encode("utf-8", "surrogatepass")
-    assert canonicalize_json(sent, paths) == spell_slowly(sent, paths)
+def test_the_form_of_the_corpus() -> None:
+    wrong = []
+    for body, paths in product(BODIES, (None, ("a",), ("b", "a"))):
+        sent = body.encode("utf-8", "surrogatepass")
+        if canonicalize_json(sent, paths) != spell_slowly(sent, paths):
+            wrong.append(f"{body[:60]!a} with the paths {paths}")
+    assert not wrong, "\n".join(wrong)
 
 
 ANY_TEXT = st.text(st.sampled_from('ab\x1f\x7f"\\/é\ue000\uffff\U0001f600\ud83d\ude00'), max_size=4) | st.text(

@@ -95,17 +95,17 @@ LOOK_PRIVATE = [
 ]
 
 
-@pytest.mark.parametrize("name", LOOK_PRIVATE)
-def test_what_sounds_private_is_stored_only_where_it_is_named(name: str) -> None:
-    assert capture(201, [(name, "1")], b"", ReplyRule()).headers == ()
-    assert capture(201, [(name, "1")], b"", ReplyRule(extra_headers=[name])).headers == ((name, "1"),)
+LOOK_HARMLESS = [
+    "X-Custom", "X-Request-Cost", "X-Total-Count", "ETag", "Monkey", "X-Carbon-Footprint", "Content-Location"
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "name", ["X-Custom", "X-Request-Cost", "X-Total-Count", "ETag", "Monkey", "X-Carbon-Footprint", "Content-Location"]
-)
-def test_what_does_not_is_stored(name: str) -> None:
-    assert capture(201, [(name, "1")], b"", ReplyRule()).headers == ((name, "1"),)
+def test_what_sounds_private_is_stored_only_where_it_is_named() -> None:
+    every = [(name, "1") for name in (*LOOK_PRIVATE, *LOOK_HARMLESS)]
+    assert [name for name, _ in capture(201, every, b"", ReplyRule()).headers] == LOOK_HARMLESS
+    assert capture(201, every, b"", ReplyRule(extra_headers=LOOK_PRIVATE)).headers == tuple(every)
+    alone = {name: capture(201, [(name, "1")], b"", ReplyRule(extra_headers=[name])).headers for name in LOOK_PRIVATE}
+    assert [name for name, headers in alone.items() if headers != ((name, "1"),)] == []
 
 
 @given(st.sampled_from(sorted(NEVER_STORED)), st.booleans(), st.booleans())
@@ -149,39 +149,39 @@ def test_the_schema_version_goes_with_the_reply() -> None:
     assert capture(200, [], b"", ReplyRule(schema_version=3)).schema_version == 3
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "Set-Cookie",
-        "set-cookie2",
-        "Cookie",
-        "Authorization",
-        "Authentication-Info",
-        "WWW-Authenticate",
-        "Proxy-Authenticate",
-        "Proxy-Connection",
-        "X-CSRFToken",
-        "X-CSRF-Token",
-        "X-XSRF-TOKEN",
-        "Date",
-        "Age",
-        "Connection",
-        "Keep-Alive",
-        "TE",
-        "Trailer",
-        "Transfer-Encoding",
-        "Upgrade",
-        "Content-Length",
-        "Clear-Site-Data",
-        "Server",
-        "Via",
-    ],
-)
+NEVER = [
+    "Set-Cookie",
+    "set-cookie2",
+    "Cookie",
+    "Authorization",
+    "Authentication-Info",
+    "WWW-Authenticate",
+    "Proxy-Authenticate",
+    "Proxy-Connection",
+    "X-CSRFToken",
+    "X-CSRF-Token",
+    "X-XSRF-TOKEN",
+    "Date",
+    "Age",
+    "Connection",
+    "Keep-Alive",
+    "TE",
+    "Trailer",
+    "Transfer-Encoding",
+    "Upgrade",
+    "Content-Length",
+    "Clear-Site-Data",
+    "Server",
+    "Via",
+]
+
+
 @pytest.mark.parametrize("argument", ["headers", "extra_headers"])
-def test_what_is_never_stored_cannot_be_allowed(argument: str, name: str) -> None:
-    arguments: dict[str, Any] = {argument: ["Location", name]}
-    with pytest.raises(ValueError, match=f"^{argument} must not contain {name.lower()}:"):
-        ReplyRule(**arguments)
+def test_what_is_never_stored_cannot_be_allowed(argument: str) -> None:
+    for name in NEVER:
+        arguments: dict[str, Any] = {argument: ["Location", name]}
+        with pytest.raises(ValueError, match=f"^{argument} must not contain {name.lower()}:"):
+            ReplyRule(**arguments)
 
 
 @pytest.mark.parametrize(
