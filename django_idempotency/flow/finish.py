@@ -60,7 +60,7 @@ def _is_still_mine(attempt: Attempt) -> bool:
 
 
 def holds_response(attempt: Attempt, record: Record) -> bool:
-    """True if the stored response is this attempt's."""
+    """True if the stored response is this attempt's: a verdict that completes the record removes the token."""
     return record.token == attempt.token and record.status is Status.COMPLETED
 
 

@@ -5,7 +5,7 @@ from functools import partial
 from django.http.response import HttpResponseBase
 
 from django_idempotency.core.calls import Call
-from django_idempotency.core.decisions import Answer, InDoubt, InFlight
+from django_idempotency.core.decisions import Answer, InDoubt, InFlight, Replay
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import OutcomeUnknown, StoreUnavailable
 from django_idempotency.flow import atomic
@@ -15,6 +15,7 @@ from django_idempotency.http.atomic_requests import RollbackRequired
 from django_idempotency.http.context import Idempotency, attach
 from django_idempotency.http.exchange import Exchange, NotKept
 from django_idempotency.http.waiting import wait_for_answer
+from django_idempotency.signals import logger
 
 
 class AtomicRequest:
@@ -35,18 +36,19 @@ class AtomicRequest:
                 outcome = wait_for_answer(outcome, call, look, exchange.request) or self.run_once()
         except NotKept as error:
             if self.reached_out:
-                return exchange.unknown_outcome_response(call)
-            return self.unless_in_doubt(error.response)
+                return self.unknown_outcome()
+            return self.unless_answered(error.response)
         except StoreUnavailable:
             return exchange.unavailable_response()
-        except OutcomeUnknown:  # of this COMMIT, or of another key that the view used
-            return exchange.unknown_outcome_response(call)
+        except OutcomeUnknown as error:  # of this COMMIT, or of another key that the view used
+            logger.error("The outcome of %s is unknown.", call.title, exc_info=error)
+            return self.unknown_outcome()
         except Exception as error:
             if self.attempt is None or not proves_nothing_happened(error, self.attempt):
                 if exchange.misleads(error):
-                    return exchange.unknown_outcome_response(call)
+                    return self.unknown_outcome()
                 raise
-            return self.unless_in_doubt(exchange.not_executed_response(error))
+            return self.unless_answered(exchange.not_executed_response(error))
         return outcome if isinstance(outcome, HttpResponseBase) else exchange.answer(outcome, call)
 
     def run_once(self) -> HttpResponseBase | Answer:
@@ -77,10 +79,27 @@ class AtomicRequest:
         """True if the view derived a downstream key: an external service may have been called."""
         return self.attempt is not None and bool(self.attempt.derived)
 
-    def unless_in_doubt(self, response: HttpResponseBase) -> HttpResponseBase:
-        """Return this response, unless the outcome of an earlier attempt is unknown: that record was not changed."""
+    def unless_answered(self, response: HttpResponseBase) -> HttpResponseBase:
+        """Return this response of a view that was rolled back, unless the record has another one.
+
+        A request beside this one may have stored its response, or the outcome of an earlier attempt is unknown.
+        """
         try:
-            found = atomic.peek_alone(self.call, self.exchange.using)
+            found = self.stored_outcome()
         except StoreUnavailable:
             return self.exchange.unavailable_response()
-        return self.exchange.answer(found, self.call) if isinstance(found, InDoubt) else response
+        return response if found is None else self.exchange.answer(found, self.call)
+
+    def unknown_outcome(self) -> HttpResponseBase:
+        """Return the stored response if there is one; else that the outcome is unknown."""
+        try:
+            found = self.stored_outcome()
+        except StoreUnavailable:
+            found = None
+        exchange, call = self.exchange, self.call
+        return exchange.unknown_outcome_response(call) if found is None else exchange.answer(found, call)
+
+    def stored_outcome(self) -> Replay | InDoubt | None:
+        """Return what the record holds for this request, if that is a response or an unknown outcome."""
+        found = atomic.peek_alone(self.call, self.exchange.using)
+        return found if isinstance(found, Replay | InDoubt) else None

@@ -173,9 +173,7 @@ class LeasedRequest:
                 return self.release_or_doubt(error.response)
             case RollbackRequired():
                 return self.store(partial(self.keep, error.response))
-            case OutcomeUnknown():
-                return self.exchange.unknown_outcome_response(self.call)
-            case LostFence():
+            case OutcomeUnknown() | LostFence():
                 return self.exchange.settled_response(self.attempt)
             case Error() | StoreUnavailable() if not self.in_transaction:
                 return self.on_no_transaction(error, after_view=after_view)

@@ -17,8 +17,11 @@ _SETTLED = """
 # A verdict counts for the attempt it was asked about: the token is the one that was read before the poll.
 _AS_READ = f"{_HERE} AND status = 'unknown' AND attempt_token = %(read_token)s"
 
-# What landed was sent downstream: an error response does not show that nothing happened.
-LANDED = Statement("T9", f"UPDATE idempotency_key SET status = 'completed', derived = TRUE, {ANSWER} WHERE {_AS_READ}")
+# What landed was sent downstream: an error response does not show that nothing happened. Without a token, no attempt
+# takes this response for its own: one may have stood still at a COMMIT that was rolled back.
+_LANDED = f"status = 'completed', derived = TRUE, attempt_token = NULL, {ANSWER}"
+
+LANDED = Statement("T9", f"UPDATE idempotency_key SET {_LANDED} WHERE {_AS_READ}")
 
 NOT_EXECUTED = Statement(
     "T10",
@@ -82,7 +85,7 @@ POSTPONE = Statement("T11p", f"UPDATE idempotency_key SET reconcile_after = {{no
 EVIDENCE = Statement(
     "T13",
     f"""
-    UPDATE idempotency_key SET status = 'completed', derived = TRUE, {ANSWER}
+    UPDATE idempotency_key SET {_LANDED}
     WHERE {_HERE} AND status {among_states(Status.SETTLEABLE)}
     """,
 )

@@ -8,27 +8,38 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from time import sleep
 from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import connection, connections
+from django.http import HttpResponse, JsonResponse
+from django.test import Client
+from django.urls import path
 
-from django_idempotency import Status
+from django_idempotency import Status, json_reply
+from django_idempotency.core.refs import Ref
+from django_idempotency.decorators import IdempotentRequest, idempotent
 from django_idempotency.exceptions import StoreUnavailable
+from django_idempotency.flow.claim import lapse
+from django_idempotency.flow.reconcile import reconcile_one
 from django_idempotency.flow.run import run_call
 from django_idempotency.models import IdempotencyKey
+from django_idempotency.reconciliation import Landed, Outcome, Verdict, reconciler, resolve
 from django_idempotency.store import limits
 from django_idempotency.store.watchdog import WATCHDOG
 from tests.kit.calls import Booking, a_call, bookings
 from tests.kit.databases import another_alias
-from tests.kit.records import status_of
+from tests.kit.http import KEY
+from tests.kit.records import LONG_AGO, status_of
 from tests.kit.threads import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
 ALIAS = "paused"
 LIMIT = timedelta(seconds=1)
+THEIRS = json_reply(201, {"id": "theirs"})
 
 
 @pytest.fixture(autouse=True)
@@ -119,6 +130,43 @@ def test_a_completion_whose_connection_was_cut_before_its_commit_says_so(mode: s
     with paused(beginning, until_the_watchdog_fired) as pause, pytest.raises(Exception):  # noqa: B017, PT011
         run_call(call, work, ALIAS)
     assert (pause.done, bookings(call)) == (True, 0)
+
+
+def land_in_the_meantime(told_by: str) -> None:
+    """The lease expires, and the row that the owner has written is rolled back; then it is found out that it landed."""
+    until_the_watchdog_fired()
+    with another_alias(ALIAS):
+        record = IdempotencyKey.objects.using(ALIAS).get()
+        IdempotencyKey.objects.using(ALIAS).update(locked_until=LONG_AGO)
+        assert lapse(Ref(record.scope, record.id, ALIAS))
+        if told_by == "reconciler":
+            assert reconcile_one(record.id, ALIAS) is Outcome.LANDED
+        else:
+            assert resolve(record.id, Landed(THEIRS), by="provider", using=ALIAS) is Outcome.LANDED
+
+
+@pytest.mark.usefixtures("registrations")
+@pytest.mark.parametrize("told_by", ["reconciler", "webhook"])
+def test_a_response_that_was_rolled_back_is_not_sent_beside_the_one_that_landed(told_by: str, settings: Any) -> None:
+    """The reconciler lands while the owner stands still at its COMMIT: both have one token."""
+
+    @reconciler("tests.paused")
+    def ask(record: IdempotencyKey) -> Verdict:
+        return Landed(THEIRS)
+
+    @idempotent(
+        operation="tests.paused",
+        transaction="late",
+        share_anonymous=True,
+        claim_limit=timedelta(seconds=0.2),
+    )
+    def view(request: IdempotentRequest) -> HttpResponse:
+        with connection.execute_wrapper(Pause("UPDATE", partial(land_in_the_meantime, told_by))):
+            return request.idempotency.finish(lambda: JsonResponse({"id": "ours"}, status=201))
+
+    settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": [path("it", view)]})
+    told = [Client().post("/it", headers={"Idempotency-Key": KEY}) for _ in range(2)]
+    assert [(each.status_code, each.content) for each in told] == [(THEIRS.status, THEIRS.body)] * 2
 
 
 def test_a_connection_that_was_cut_too_late_is_not_used_again() -> None:

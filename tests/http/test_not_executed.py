@@ -295,3 +295,23 @@ def test_after_derive_the_same_is_true_of_the_exceptions_of_rest_framework(
 def test_after_derive_an_atomic_error_is_not_final(alice: Person, settings: Any, end: Ending) -> None:
     told = post(alice, settings, plain(end, mode="atomic"))
     assert (told.status_code, statuses()) == (409, [])
+
+
+# Two requests at once
+
+
+def test_an_atomic_request_that_was_rolled_back_gets_the_response_that_is_there_by_then(
+    alice: Person, settings: Any
+) -> None:
+    def view(request: Any) -> HttpResponse:
+        if Ran.again() == 1:
+            raise ConnectionRefusedError
+        return JsonResponse({}, status=201)
+
+    def proves(error: BaseException) -> bool:
+        """The policy is asked after the first request was rolled back: now the second one runs."""
+        assert alice.post("/it").status_code == 201
+        return True
+
+    told = post(alice, settings, plain(view, mode="atomic", not_executed=proves))
+    assert (told.status_code, told.get("Idempotency-Replayed"), Ran.count) == (201, "true", 2)

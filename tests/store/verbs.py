@@ -71,7 +71,7 @@ def _answered(row: Row, facts: Facts) -> Row:
 
 
 def _landed(row: Row, facts: Facts) -> Row:
-    return {**_answered(row, facts), "derived": True}
+    return {**_answered(row, facts), "derived": True, "attempt_token": None}
 
 
 def _finished(row: Row, facts: Facts) -> Row:
