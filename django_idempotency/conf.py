@@ -130,6 +130,8 @@ class Settings:
     PROFILE = Setting[Profile](_profile, IETF)
     SCOPE = Setting[Callable[..., str] | str | None](_scope, None)
     TENANT = Setting[Callable[..., str] | None](_function, None)
+    # The tenant whose records an admin shows. Left out: that of TENANT. None: all of them.
+    ADMIN_TENANT = Setting[Callable[..., str | None] | None](_function, None)
     # Separates the downstream keys of installations and tenants. None: an installation is known by its SECRET_KEY.
     NAMESPACE = Setting[str | Callable[[], str] | None](to_namespace, None)
     # A message that no worker acted on for so long counts as lost.

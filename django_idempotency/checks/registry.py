@@ -13,6 +13,7 @@ CHECKS: Final = {
     "project.check_database": Tags.models,
     "project.check_pointers": Tags.models,
     "tenants.check_tenants": Tags.security,
+    "tenants.check_admin": Tags.urls,
     "cache.check_cache": Tags.caches,
     "cors.check_cors": Tags.security,
     "endpoints.check_endpoints": Tags.urls,

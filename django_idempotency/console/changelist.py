@@ -10,11 +10,15 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from django_idempotency.console.bodies import CONTENT
 from django_idempotency.console.filters import Filter
 from django_idempotency.console.keyset import NEWEST, PAGE, PICKED, Cursor, Page, Rows, Walk, fetch_page
 from django_idempotency.console.relations import find_principals
+from django_idempotency.console.tenants import find_tenant
 from django_idempotency.core.links import docs_url
 from django_idempotency.core.refs import parse_namespace
+from django_idempotency.models import IdempotencyKey
+from django_idempotency.store.records import alias
 
 LEAST: Final = 4  # characters of the beginning of a key
 NEAR: Final = 500
@@ -39,11 +43,10 @@ class Listing(ChangeList):
             raise IncorrectLookupParameters
         active = [spec for spec in self.filter_specs if isinstance(spec, Filter) and spec.value() is not None]
         self.walk = next(filter(None, (spec.walk() for spec in active)), NEWEST)
-        self.reach = self.root_queryset
-        for spec in active:
-            if spec.cuts(self.walk):
-                self.reach = spec.queryset(request, self.reach)
-        rows = self.reach
+        cuts = [spec for spec in active if spec.cuts(self.walk)]
+        self.reach = rows = _narrow(self.root_queryset, cuts, request)
+        if find_tenant(request) is not None:  # its records are searched for among those of all
+            self.reach = _narrow(read_all(), cuts, request)
         for spec in active:
             if not spec.cuts(self.walk):
                 rows = spec.queryset(request, rows)
@@ -112,6 +115,17 @@ class Listing(ChangeList):
     @property
     def first_link(self) -> str | None:
         return self.get_query_string() if self.cursor else None
+
+
+def read_all() -> Rows:
+    """Return the records with what lists show of them."""
+    return IdempotencyKey.objects.using(alias()).defer(*CONTENT).with_time()
+
+
+def _narrow(rows: Rows, filters: list[Filter], request: HttpRequest) -> Rows:
+    for each in filters:
+        rows = each.queryset(request, rows)
+    return rows
 
 
 def find_named(rows: Rows, term: str) -> Rows | None:

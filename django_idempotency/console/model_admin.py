@@ -14,8 +14,7 @@ from django.urls import URLPattern, path
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from django_idempotency.console import actions, bulk, changelist, columns, confirmation, record
-from django_idempotency.console.bodies import CONTENT
+from django_idempotency.console import actions, bulk, changelist, columns, confirmation, record, tenants
 from django_idempotency.console.bulk import BulkActionForm
 from django_idempotency.console.changelist import Listing
 from django_idempotency.console.dashboard import page
@@ -23,7 +22,6 @@ from django_idempotency.console.filters import FILTERS
 from django_idempotency.console.keyset import Rows
 from django_idempotency.console.wording import badge
 from django_idempotency.models import IdempotencyKey
-from django_idempotency.store.records import alias
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[IdempotencyKey]
@@ -51,7 +49,12 @@ class IdempotencyKeyAdmin(_Admin):
         js = ["django_idempotency/copy.js"]
 
     def get_queryset(self, request: HttpRequest) -> Rows:
-        return IdempotencyKey.objects.using(alias()).defer(*CONTENT).with_time()
+        rows, tenant = changelist.read_all(), tenants.find_tenant(request)
+        return rows if tenant is None else rows.filter(tenant=tenant)
+
+    def may_see_dashboard(self, request: HttpRequest) -> bool:
+        """True if this person may see the figures, which are those of all tenants."""
+        return self.has_view_permission(request) and tenants.find_tenant(request) is None
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[Listing]:
         return Listing
@@ -93,7 +96,10 @@ class IdempotencyKeyAdmin(_Admin):
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         chosen = bulk.find_page(self, request) if self.has_view_permission(request) else None
-        return super().changelist_view(request, extra_context) if chosen is None else chosen
+        if chosen is not None:
+            return chosen
+        context = {"may_see_dashboard": self.may_see_dashboard(request), **(extra_context or {})}
+        return super().changelist_view(request, context)
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None

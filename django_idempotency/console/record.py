@@ -148,6 +148,7 @@ def find_neighbours(row: Any) -> dict[str, list[Neighbour]]:
     newer = times.filter(created_at__gt=row.created_at).order_by("created_at")[AROUND : AROUND + 1]
     near = base.only("id", "key", "status", "created_at", "attempts").filter(
         ~Q(pk=row.pk),
+        tenant=row.tenant,
         principal=row.principal,
         operation=row.operation,
         created_at__gte=Coalesce(Subquery(older), Value(row.created_at - A_CENTURY)),

@@ -46,6 +46,7 @@ class Call:
     key: str
     fingerprint: str
     policy: Policy
+    tenant: str = ""
     principal: str = ""
     operation: str = ""
     method: str = ""
@@ -65,6 +66,7 @@ class Call:
             key=fit_to_column("key", key),
             fingerprint=seal(parts, policy.fingerprint),
             policy=policy,
+            tenant=tenant,
             operation=operation,
             label=label,
             parts=parts if policy.fingerprint.secrets else None,

@@ -13,6 +13,7 @@ from django_idempotency.core.audit import Kind
 from django_idempotency.exceptions import InsideTransaction
 from django_idempotency.flow.failures import collect_evidence
 from django_idempotency.flow.registry import Reconciler, find_reconciler_for
+from django_idempotency.flow.schemas import enter_schema_of
 from django_idempotency.flow.settle import (
     Doubt,
     DoubtfulStep,
@@ -68,7 +69,12 @@ def reconcile_one(record: UUID, using: str, *, at_once: bool = False) -> Outcome
         return postpone_unattended(doubt, NO_RECONCILER_SECONDS, "reconciler", f"no reconciler for {row.operation!r}")
     if not _win_turn(doubt) and not at_once:
         return Outcome.OVERTAKEN
-    verdict = _poll(partial(_ask, ask, step), row)
+    with enter_schema_of(row):
+        return _settle(doubt, step, _poll(partial(_ask, ask, step), row))
+
+
+def _settle(doubt: Doubt, step: DoubtfulStep | None, verdict: Verdict) -> Outcome:
+    """Carry the verdict out."""
     match verdict:
         case Landed():
             return _land(doubt, verdict)

@@ -12,6 +12,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_idempotency.conf import is_in, tenant_model
+from django_idempotency.models import IdempotencyKey
 from django_idempotency.signals import logger
 from django_idempotency.store.records import alias
 
@@ -35,6 +36,19 @@ def enter_schema(name: str) -> AbstractContextManager[Any]:
     return context
 
 
+def enter_schema_of(row: IdempotencyKey) -> AbstractContextManager[Any]:
+    """Return a context in which this record's work runs: its tenant's schema, in which its request ran.
+
+    Where the table is shared, the tenant is known from the record alone; it may be no schema, but the project's name.
+    """
+    if tenant_model() is None or has_schemas() or row.tenant in ("", current_schema(row.ref.using)):
+        return nullcontext()
+    from django_tenants.utils import get_tenant_model
+
+    tenants = get_tenant_model()._default_manager.using(row.ref.using)
+    return enter_schema(row.tenant if tenants.filter(schema_name=row.tenant).exists() else "")
+
+
 def copy_connection(connection: BaseDatabaseWrapper, using: str | None = None) -> BaseDatabaseWrapper:
     """Return a connection with the same settings, which reads and writes the same schema."""
     copied: Any = connection.copy(using)
@@ -46,6 +60,11 @@ def copy_connection(connection: BaseDatabaseWrapper, using: str | None = None) -
 def has_schemas() -> bool:
     """True if each tenant has a table of records of its own."""
     return tenant_model() is not None and is_in("TENANT_APPS", _APP)
+
+
+def is_in_public_schema() -> bool:
+    """True if this code works for the whole installation of django-tenants, and for no tenant."""
+    return tenant_model() is not None and _is_public(current_schema())
 
 
 def in_every_schema(job: J) -> J:

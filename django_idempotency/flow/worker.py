@@ -19,6 +19,7 @@ from django_idempotency.flow.finish import doubt, finish, proves_nothing_happene
 from django_idempotency.flow.heartbeat import beating
 from django_idempotency.flow.messages import pick_up_seconds, send
 from django_idempotency.flow.registry import get_operation, knows
+from django_idempotency.flow.schemas import enter_schema_of
 from django_idempotency.flow.settle import Doubt, Outcome, backoff, make_dead_letter
 from django_idempotency.flow.steps import resume_steps
 from django_idempotency.flow.unattended import postpone_unattended
@@ -151,7 +152,7 @@ def _attempt_at(row: IdempotencyKey, token: UUID, number: int, *, repeat: bool =
 def _call_of(row: IdempotencyKey) -> Call:
     """Return the call that the record was made for."""
     policy = default_policy()
-    return Call(row.scope, row.key, row.fingerprint, policy, principal=row.principal, operation=row.operation)
+    return Call(row.scope, row.key, row.fingerprint, policy, row.tenant, row.principal, row.operation)
 
 
 def _lease_of(row: IdempotencyKey) -> Lease:
@@ -167,9 +168,10 @@ def _run(attempt: Attempt | None, row: IdempotencyKey, *, not_executed: Release 
     if attempt is None:
         return Outcome.OVERTAKEN
     try:
-        with beating(attempt):
-            reply = resume_steps(attempt, StoredOperation.of(row))
-        finish(attempt, lambda: (reply, reply), rerun=True)
+        with enter_schema_of(row):
+            with beating(attempt):
+                reply = resume_steps(attempt, StoredOperation.of(row))
+            finish(attempt, lambda: (reply, reply), rerun=True)
     except (LostFence, OutcomeUnknown) as error:
         return _stop(attempt, error, row.attempts)
     except NotExecuted as error:

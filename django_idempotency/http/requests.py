@@ -81,12 +81,14 @@ def call_from(request: HttpRequest, lines: list[str], policy: Policy, principal:
     if principal is None:
         principal = ANONYMOUS
     operation = fit_name(operation_of_request(request, policy))
+    tenant = tenant_of(request, policy)
     parts = request_parts(request, policy, data)
     return Call(
-        scope=scope_of(principal, operation, tenant_of(request, policy)),
+        scope=scope_of(principal, operation, tenant),
         key=key,
         fingerprint=seal(parts, policy.fingerprint),
         policy=policy,
+        tenant=tenant,
         principal=principal,
         operation=operation,
         method=request.method or "",

@@ -30,13 +30,15 @@ def list_records(
     *,
     statuses: Sequence[Status] = (),
     operation: str = "",
+    tenant: str = "",
     principal: str = "",
     older_than: timedelta | None = None,
     limit: int = 50,
 ) -> Listed:
     """Return records in the order of the states; within a state in the order of the index that has them."""
     found = Listed()
-    narrowed = {name: value for name, value in (("operation", operation), ("principal", principal)) if value}
+    names = {"operation": operation, "tenant": tenant, "principal": principal}
+    narrowed = {name: value for name, value in names.items() if value}
     for status in dict.fromkeys(statuses) if statuses else [None]:
         walk = NEWEST if status is None else StatusFilter.walks.get(status, NEWEST)
         reach = IdempotencyKey.objects.using(using).defer(*CONTENT).with_time()

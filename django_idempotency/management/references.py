@@ -66,6 +66,6 @@ def _describe_ambiguity(found: list[IdempotencyKey]) -> CommandError:
     number = str(len(found)) if len(found) <= _MOST_SHOWN else f"more than {_MOST_SHOWN}"
     lines = [f"  {row.id}  {row.status}  {row.operation}  scope {row.scope}" for row in shown]
     text = "\n".join([f"This key has {number} records, in several scopes: give an id, or --scope.", *lines])
-    names = ("id", "status", "operation", "principal", "scope")
+    names = ("id", "status", "operation", "tenant", "principal", "scope")
     details = [{name: getattr(row, name) for name in names} for row in shown]
     return CommandError(text, "ambiguous", records=details)

@@ -55,6 +55,7 @@ def list_facts(row: Any, events: Sequence[IdempotencyEvent], outlook: Outlook) -
     """Yield what the record is, each with its name; empty texts are left out."""
     yield "id", str(row.id)
     yield "key", row.key
+    yield "tenant", row.tenant
     yield "principal", row.principal
     yield "request", f"{row.request_method} {row.request_path}".strip()
     yield "created", f"{format_clock(row.created_at)}, {format_interval(row.read_at - row.created_at)} ago"

@@ -156,8 +156,24 @@ class Migration(migrations.Migration):
                 ),
                 ("request_path", models.CharField(blank=True, db_default="", max_length=255, verbose_name="path")),
                 ("request_method", models.CharField(blank=True, db_default="", max_length=16, verbose_name="method")),
-                ("operation", models.CharField(blank=True, db_default="", max_length=255, verbose_name="operation")),
-                ("principal", models.CharField(blank=True, db_default="", max_length=255, verbose_name="principal")),
+                (
+                    "operation",
+                    django_idempotency.fields.ExactCharField(
+                        blank=True, db_default="", max_length=255, verbose_name="operation"
+                    ),
+                ),
+                (
+                    "principal",
+                    django_idempotency.fields.ExactCharField(
+                        blank=True, db_default="", max_length=255, verbose_name="principal"
+                    ),
+                ),
+                (
+                    "tenant",
+                    django_idempotency.fields.ExactCharField(
+                        blank=True, db_default="", max_length=255, verbose_name="tenant"
+                    ),
+                ),
                 (
                     "on_lost_lease",
                     models.CharField(

@@ -7,6 +7,7 @@ from django.db import OperationalError
 
 from django_idempotency.core.calls import LONGEST_STORED, Call
 from django_idempotency.core.decisions import Record
+from django_idempotency.core.keys import fit_name
 from django_idempotency.core.policy import Expiry
 from django_idempotency.core.refs import Ref
 from django_idempotency.core.replies import Reply
@@ -16,10 +17,12 @@ from django_idempotency.store.operations import StoredOperation
 from django_idempotency.store.records import COLUMNS, Columns, find, find_by_key, make_record, reply_values
 
 # No later statement writes the namespace: every attempt of a record derives the same downstream keys.
-_COLUMNS: Final = """id, scope, {key}, namespace, fingerprint, principal, operation, request_method, request_path,
-    attempt_token, on_lost_lease, lease_seconds, grace_seconds, retention_seconds, audit_seconds, created_at"""
-_VALUES: Final = """%(id)s, %(scope)s, %(key)s, %(namespace)s, %(fingerprint)s, %(principal)s, %(operation)s,
-    %(method)s, %(path)s, %(token)s, %(on_lost_lease)s, %(lease)s, %(grace)s, %(retention)s, %(audit)s, {now}"""
+_COLUMNS: Final = """id, scope, {key}, namespace, fingerprint, tenant, principal, operation, request_method,
+    request_path, attempt_token, on_lost_lease, lease_seconds, grace_seconds, retention_seconds, audit_seconds,
+    created_at"""
+_VALUES: Final = """%(id)s, %(scope)s, %(key)s, %(namespace)s, %(fingerprint)s, %(tenant)s, %(principal)s,
+    %(operation)s, %(method)s, %(path)s, %(token)s, %(on_lost_lease)s, %(lease)s, %(grace)s, %(retention)s, %(audit)s,
+    {now}"""
 
 
 def _insert_once(cites: str, columns: str, values: str) -> Statement:
@@ -202,6 +205,7 @@ def identity(call: Call, token: UUID) -> dict[str, Any]:
         "scope": call.scope,
         "key": call.key,
         "fingerprint": call.fingerprint,
+        "tenant": fit_name(call.tenant),
         "principal": call.principal[:255],
         "operation": call.operation[:LONGEST_STORED],
         "method": call.method[:16],

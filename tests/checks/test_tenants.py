@@ -3,8 +3,11 @@
 from typing import Any
 
 import pytest
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
 
-from django_idempotency.checks.tenants import check_tenants
+from django_idempotency.checks.tenants import check_admin, check_tenants
+from django_idempotency.decorators import idempotent
 from tests.checks.messages import ids
 
 
@@ -35,3 +38,37 @@ def test_a_project_that_has_decided_hears_nothing(settings: Any, given: dict[str
     settings.ALLOWED_HOSTS = ["*"]
     settings.IDEMPOTENCY = given
     assert check_tenants(None) == []
+
+
+@idempotent(operation="orders", tenant=lambda request: "acme")
+def order(request: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
+
+urlpatterns = [path("orders", order)]
+
+
+@pytest.mark.urls(__name__)
+def test_w043_the_admin_cannot_tell_the_tenants_of_a_policy(settings: Any) -> None:
+    (message,) = check_admin(None)
+    assert ids([message]) == ["W043"]
+    assert "The policies of orders" in message.msg
+    settings.IDEMPOTENCY = {"ADMIN_TENANT": None}
+    assert check_admin(None) == []
+
+
+@pytest.mark.parametrize(
+    ("layout", "given", "found"),
+    [
+        ("SHARED_APPS", {"TENANT": None}, ["W043"]),
+        ("SHARED_APPS", {"TENANT": "django_idempotency.tenants.schema_tenant"}, []),
+        ("TENANT_APPS", {"TENANT": None}, []),
+    ],
+)
+def test_w043_a_shared_table_without_tenants(
+    settings: Any, layout: str, given: dict[str, Any], found: list[str]
+) -> None:
+    settings.TENANT_MODEL = "customers.Customer"
+    setattr(settings, layout, ["django_idempotency"])
+    settings.IDEMPOTENCY = given
+    assert ids(check_admin(None)) == found

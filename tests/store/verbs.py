@@ -48,6 +48,7 @@ def _inserted(row: Row, facts: Facts) -> Row:
         "scope": SCOPE,
         "key": call.key,
         "namespace": NAMESPACE,
+        "tenant": call.tenant,
         "created_at": later(0),
         **_identity(call, facts),
     }

@@ -17,7 +17,7 @@ from django.core.management import call_command
 from testproject.databases import from_url
 
 LAYOUT, DATABASE, TENANT = sys.argv[1:]
-EVERYWHERE = ["django.contrib.contenttypes", "django.contrib.auth"]
+EVERYWHERE = [f"django.contrib.{name}" for name in ("contenttypes", "auth", "admin", "messages")]
 RECORDS = ["django_idempotency"]
 
 
@@ -42,7 +42,26 @@ settings.configure(
         "default": {**from_url(DATABASE, base=Path.cwd()), "ENGINE": "django_tenants.postgresql_backend"},
     },
     DATABASE_ROUTERS=["django_tenants.routers.TenantSyncRouter"],
-    MIDDLEWARE=["django_tenants.middleware.main.TenantMainMiddleware", f"{__name__}.path_to_user"],
+    MIDDLEWARE=[
+        "django_tenants.middleware.main.TenantMainMiddleware",
+        "django.contrib.messages.middleware.MessageMiddleware",
+        f"{__name__}.path_to_user",
+    ],
+    MESSAGE_STORAGE="django.contrib.messages.storage.cookie.CookieStorage",
+    STATIC_URL="static/",
+    TEMPLATES=[
+        {
+            "BACKEND": "django.template.backends.django.DjangoTemplates",
+            "APP_DIRS": True,
+            "OPTIONS": {
+                "context_processors": [
+                    "django.template.context_processors.request",
+                    "django.contrib.auth.context_processors.auth",
+                    "django.contrib.messages.context_processors.messages",
+                ]
+            },
+        }
+    ],
     SHARED_APPS=["django_tenants", "tests.tenants.customers", *EVERYWHERE, *(RECORDS if LAYOUT == "shared" else [])],
     TENANT_APPS=[*EVERYWHERE, *(RECORDS if LAYOUT == "tenant" else [])],
     INSTALLED_APPS=["django_tenants", "tests.tenants.customers", *EVERYWHERE, *RECORDS],
@@ -66,7 +85,7 @@ def make_tenants() -> None:
         customer.save(verbosity=0)
         Domain.objects.create(domain=f"{name}.example.com", tenant=customer)
         with schema_context(name):
-            User.objects.get_or_create(pk=1, username=f"first of {name}")
+            User.objects.create_superuser(f"first of {name}", password="secret")
 
 
 def ask(host: str) -> Any:
@@ -77,6 +96,28 @@ def ask(host: str) -> Any:
     answer = Client().post("/pay", b"{}", "application/json", headers=key, HTTP_HOST=f"{host}.example.com")
     connection.set_schema_to_public()  # type: ignore[attr-defined]  # as in the next process
     return [answer.status_code, answer.json()]
+
+
+def look_around() -> dict[str, list[str]]:
+    """Whose responses the superuser at each host finds in the admin's list, and on their own pages."""
+    from django.db import connection
+    from django.test import Client
+
+    from tests.tenants import views
+
+    found = {}
+    for host in ("acme", "beta", "public"):
+        client = Client(headers={"Host": f"{host}.example.com"})
+        page = client.get("/admin/django_idempotency/idempotencykey/").content.decode()
+        opened = {
+            tenant: client.get(f"/admin/django_idempotency/idempotencykey/{record}/change/").status_code
+            for tenant, record in views.PAID.items()
+        }
+        listed = [tenant for tenant, record in views.PAID.items() if record in page]
+        assert listed == [tenant for tenant, status in opened.items() if status == 200], opened
+        found[host] = listed
+    connection.set_schema_to_public()  # type: ignore[attr-defined]
+    return found
 
 
 def in_schemas(function: Callable[[], Any]) -> dict[str, Any]:
@@ -117,6 +158,8 @@ def main() -> dict[str, Any]:
     }
     if not TENANT:
         return found
+    if LAYOUT == "shared":  # where each tenant has a table, the public schema has none
+        found["in the admin"] = look_around()
     found |= {
         "once": in_schemas(views.run_once),
         "enqueued": in_schemas(views.enqueue_work),

@@ -6,6 +6,7 @@ from time import sleep
 from typing import Any
 from uuid import uuid4
 
+from django.contrib import admin
 from django.db import connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import path
@@ -21,6 +22,7 @@ from django_idempotency.reconciliation import Inconclusive, reconciler
 RUNS = count(1)
 PERFORMED: list[str] = []
 ASKED: list[str] = []
+PAID: dict[str, str] = {}  # the record of each tenant's payment
 
 
 def schema() -> str:
@@ -29,12 +31,13 @@ def schema() -> str:
 
 @idempotent
 def pay(request: HttpRequest) -> HttpResponse:
+    PAID[schema()] = request.idempotency.reference  # type: ignore[attr-defined]
     return JsonResponse({"schema": schema(), "run": next(RUNS)}, status=201)
 
 
 @operation("tenants.export", version=1)
 def export(op: Any, tenant: str) -> Reply:
-    PERFORMED.append(tenant)
+    PERFORMED.append(f"{tenant} in {schema()}")
     return json_reply(200, {"schema": schema()})
 
 
@@ -87,4 +90,4 @@ def count_unknown() -> int:
     return IdempotencyKey.objects.filter(status="unknown").count()
 
 
-urlpatterns = [path("pay", pay, name="pay")]
+urlpatterns = [path("pay", pay, name="pay"), path("admin/", admin.site.urls)]

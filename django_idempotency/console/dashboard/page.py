@@ -19,6 +19,7 @@ from django_idempotency.console.dashboard.sections import build_charts, build_ch
 from django_idempotency.console.dashboard.series import to_local
 from django_idempotency.console.dashboard.tables import build_upkeep, build_work
 from django_idempotency.console.filters import list_known_names
+from django_idempotency.console.tenants import find_tenant
 from django_idempotency.core.links import docs_url
 from django_idempotency.models import Dashboard
 from django_idempotency.monitoring.findings import describe
@@ -44,7 +45,7 @@ class DashboardAdmin(_Admin):
         return [path("", self.admin_site.admin_view(self._redirect), name="django_idempotency_dashboard_changelist")]
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return bool(request.user.has_perm("django_idempotency.view_idempotencykey"))
+        return bool(request.user.has_perm("django_idempotency.view_idempotencykey")) and find_tenant(request) is None
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
@@ -55,8 +56,8 @@ class DashboardAdmin(_Admin):
 
 
 def view(model_admin: Any, request: HttpRequest) -> TemplateResponse:
-    """Show the dashboard to everybody who may view the records."""
-    if not model_admin.has_view_permission(request):
+    """Show the dashboard to everybody who may view the records of all tenants."""
+    if not model_admin.may_see_dashboard(request):
         raise PermissionDenied
     links = _read_address(model_admin.admin_site.name, request)
     found = load_figures(links.period, links.operation)

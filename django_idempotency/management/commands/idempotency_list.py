@@ -57,6 +57,7 @@ class Command(PackageCommand):
             "--status", type=parse_statuses, default=[], metavar="STATUS,…", help=f"one or more of {', '.join(Status)}"
         )
         parser.add_argument("--operation", type=parse_text, default="", help="only records of this operation")
+        parser.add_argument("--tenant", type=parse_text, default="", help="only records of this tenant")
         parser.add_argument(
             "--principal", type=parse_text, default="", help="only records of this principal, such as user:7"
         )
@@ -75,6 +76,7 @@ class Command(PackageCommand):
             choose_database(options),
             statuses=options["status"],
             operation=options["operation"],
+            tenant=options["tenant"],
             principal=options["principal"],
             older_than=options["older_than"],
             limit=options["limit"],
@@ -95,7 +97,7 @@ class Command(PackageCommand):
 
 def describe_record(row: Any) -> dict[str, Any]:
     """Return what a program needs to find the record again, and what happens to it next."""
-    names = ("id", "status", "operation", "principal", "scope", "key", "attempts", "reconcile_attempts")
+    names = ("id", "status", "operation", "tenant", "principal", "scope", "key", "attempts", "reconcile_attempts")
     times = ("created_at", "locked_until", "reconcile_after", "grace_until", "completed_at", "expires_at")
     return {name: getattr(row, name) for name in (*names, "last_error_code", *times)}
 
