@@ -136,7 +136,7 @@ def status() -> str:
 FINISHING = ["/function", "/class", "/method"]
 
 
-@pytest.mark.parametrize("view", [*FINISHING, "/plain", "/stubborn"])
+@pytest.mark.parametrize("view", [*FINISHING, "/stubborn"])
 def test_a_repeat_gets_the_first_answer(alice: Person, view: str) -> None:
     first, second = (posted(view, alice) for _ in range(2))
     assert (first.status, second.status, Ran.count) == (201, 201, 1)

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.db import connection
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
-from django.test import Client, override_settings
+from django.test import override_settings
 from django.urls import path
 from django.utils.decorators import method_decorator
 from django.views import View
@@ -174,17 +174,6 @@ def test_a_repeat_gets_the_first_answer(post: Post, name: str, atomic_requests: 
 
 
 @pytest.mark.django_db
-def test_another_payload_is_refused_and_changes_nothing(post: Post) -> None:
-    post("bare", {"a": 1})
-    response = post("bare", {"a": 2})
-    assert response.status_code == 422
-    assert response["Content-Type"] == "application/problem+json"
-    assert response.json()["code"] == "idempotency_key_reused_with_different_payload"
-    assert Ran.count == 1
-    assert post("bare", {"a": 1}).status_code == 201
-
-
-@pytest.mark.django_db
 def test_reordered_json_is_the_same_request(post: Post) -> None:
     post("bare", {"a": 1, "b": 2})
     assert post("bare", {"b": 2, "a": 1})["Idempotency-Replayed"] == "true"
@@ -235,18 +224,6 @@ def test_no_content_is_replayed_without_a_content_type(post: Post) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_in_flight(post: Post) -> None:
-    first = post("bare")
-    IdempotencyKey.objects.update(
-        status="in_progress", response_status=None, completed_at=None, expires_at=None, locked_until="2099-01-01T00:00Z"
-    )
-    response = post("bare")
-    assert (first.status_code, response.status_code) == (201, 409)
-    assert response["Retry-After"] == "2"
-    assert response.json()["safe_new_key"] is False
-
-
-@pytest.mark.django_db(transaction=True)
 def test_a_decorated_method_under_atomic_requests_says_what_is_wrong(post: Post) -> None:
     connection.settings_dict["ATOMIC_REQUESTS"] = True
     try:
@@ -255,13 +232,6 @@ def test_a_decorated_method_under_atomic_requests_says_what_is_wrong(post: Post)
         connection.settings_dict["ATOMIC_REQUESTS"] = False
     assert response.status_code == 500
     assert Ran.count == 0
-
-
-@pytest.mark.django_db
-def test_anonymous_callers_are_refused(client: Client) -> None:
-    response = client.post("/bare", "{}", "application/json", headers={"Idempotency-Key": "k"})
-    assert response.status_code == 403
-    assert response.json()["code"] == "idempotency_principal_missing"
 
 
 @pytest.mark.django_db

@@ -54,6 +54,7 @@ def ran(response: Any) -> bool:
 
 
 def refused(response: Any, status: int, code: str) -> bool:
+    assert response["Content-Type"] == "application/problem+json"
     return (response.status_code, response.json()["code"]) == (status, f"idempotency_{code}")
 
 
@@ -70,9 +71,15 @@ def test_replay(framework: Framework, alice: Person, journal: Journal) -> None:
 
 
 def test_mismatch(framework: Framework, alice: Person, journal: Journal) -> None:
-    send(alice, framework, "lamp")
+    first = send(alice, framework, "lamp")
     assert refused(send(alice, framework, "chair"), 422, "key_reused_with_different_payload")
+    assert same_answer(first, send(alice, framework, "lamp"))
     assert (journal.count("lamp"), journal.count("chair")) == (1, 0)
+
+
+def test_no_key(framework: Framework, alice: Person, journal: Journal) -> None:
+    assert refused(alice.post(framework.path, framework.body("lamp"), key=None), 400, "key_missing")
+    assert (journal.count("lamp"), IdempotencyKey.objects.count()) == (0, 0)
 
 
 def test_in_flight(framework: Framework, alice: Person, journal: Journal) -> None:
@@ -80,7 +87,9 @@ def test_in_flight(framework: Framework, alice: Person, journal: Journal) -> Non
         with journal.gate_closed():
             first = other.start(send, alice, framework)
             wait_until(lambda: journal.count("lamp") or first.done())
-            assert refused(send(alice, framework), 409, "key_in_progress")
+            told = send(alice, framework)
+            assert refused(told, 409, "key_in_progress")
+            assert (told["Retry-After"], told.json()["safe_new_key"]) == ("2", False)
         assert ran(first.result(PATIENCE))
     assert journal.count("lamp") == 1
 

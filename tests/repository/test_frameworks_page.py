@@ -21,6 +21,7 @@ def expected(framework: Framework) -> dict[str, str]:
         "new": "runs",
         "replay": "replayed",
         "mismatch": "422",
+        "no key": "400",
         "in flight": "409",
         "other user": "runs",
         "unauthenticated": str(framework.unauthenticated),
