@@ -10,6 +10,7 @@ from django.db import connections
 
 from django_idempotency.checks.objects import no_object_to_ask, object_not_asked
 from django_idempotency.checks.permissions import functions_inside, permission_in, refusals_inside
+from django_idempotency.checks.webhooks import key_of_anybody
 from django_idempotency.core.policy import Mode
 from django_idempotency.http.private_names import NON_ATOMIC_REQUESTS, is_made_by_api_view
 from django_idempotency.http.urlconf import Endpoint, project_endpoints, project_routes
@@ -17,7 +18,7 @@ from django_idempotency.http.wrapping import mark_of
 
 
 def check_endpoints(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """E005, E020, E021, E025, E026, E032, W034, W036, W037, E038, W039: each view that the URLconf leads to."""
+    """E005, E020, E021, E025, E026, E032, W034, W036, W037, E038, W039, W044: each view that the URLconf leads to."""
     messages = [message for endpoint in project_endpoints() for check in _CHECKS for message in check(endpoint)]
     return [*_contradictions(), *messages]
 
@@ -130,4 +131,5 @@ _CHECKS: Final[tuple[Callable[[Endpoint], Iterator[CheckMessage]], ...]] = (
     _heartbeat_too_short,
     no_object_to_ask,
     object_not_asked,
+    key_of_anybody,
 )

@@ -4,7 +4,7 @@ A receipt and an operation's address show nothing before the endpoint has let th
 framework nor django-ninja: the endpoint brings everything along.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -87,36 +87,75 @@ class Visitor:
 
 
 @dataclass(frozen=True, slots=True)
+class Keeper:
+    """What is asked of the callers of one endpoint. It is found once for each view and method."""
+
+    arguments: Arguments
+    is_askable: bool  # nothing outside the protection refuses a request, apart from what is asked here
+    view: Any  # the class, in Django REST framework
+    initial_arguments: Mapping[str, Any]  # of the class
+    actions: Mapping[str, str] | None  # of a view set
+    operation: Any  # of django-ninja
+
+    def make_view(self, asked: HttpRequest, match: ResolverMatch) -> Any:
+        """Make the view of Django REST framework, as for a request of its own; None for other endpoints."""
+        if self.view is None:
+            return None
+        view = self.view(**self.initial_arguments)
+        if self.actions is None:
+            view.setup(asked, *match.args, **match.kwargs)
+        else:
+            view.action_map = self.actions
+            view.request, view.args, view.kwargs = asked, match.args, match.kwargs
+        view.headers = view.default_response_headers
+        view.request = view.initialize_request(asked, *match.args, **match.kwargs)
+        return view
+
+    def ask_operation(self, asked: HttpRequest) -> None:
+        """Run the checks of an operation of django-ninja. NotAdmitted if they make a response."""
+        if self.operation is None:
+            return
+        check = getattr(self.operation, NINJA_CHECKS, self.operation._run_checks)
+        refusal = async_to_sync(check)(asked) if iscoroutinefunction(check) else check(asked)
+        if refusal is not None:
+            raise NotAdmitted(refusal, asked)
+
+
+@dataclass(frozen=True, slots=True)
 class Door:
     """A protected endpoint, as a path and a method lead to it."""
 
     path: str  # as the first request had it
     method: str
     match: ResolverMatch
-    arguments: Arguments
-    is_askable: bool  # nothing outside the protection refuses a request, apart from what is asked here
+    keeper: Keeper
+
+    @property
+    def policy(self) -> Policy:
+        return self.keeper.arguments.policy()
 
     @property
     def opens(self) -> bool:
         """True if the endpoint can say who may see a stored response."""
-        policy = self.arguments.policy()
-        return policy.receipts if policy.receipts is not None else self.is_askable or policy.authorize is not None
+        policy = self.policy
+        return (
+            policy.receipts if policy.receipts is not None else self.keeper.is_askable or policy.authorize is not None
+        )
 
     def let_in(self, request: HttpRequest, query: str = "", authenticate: Authentication | None = None) -> Visitor:
         """Ask what the endpoint asks before it looks a key up. NotAdmitted if it does not let this caller in.
 
         `authenticate` tells the user of a plain view, as far as the project's own classes know him.
         """
-        endpoint, policy = Endpoint("", self.match.func), self.arguments.policy()
-        if authenticate is not None and not endpoint.is_rest and not endpoint.operations:
+        keeper, policy = self.keeper, self.policy
+        if authenticate is not None and keeper.view is None and keeper.operation is None:
             authenticate()
         asked = self._send_again(request, query)
-        view = self._make_view(endpoint, asked) if endpoint.is_rest else None
+        view = keeper.make_view(asked, self.match)
         with refusals(view, asked):
             if view is not None:
                 view.initial(view.request, *view.args, **view.kwargs)
-            for operation in _operations(endpoint, self.method):
-                _run_checks(operation, asked)
+            keeper.ask_operation(asked)
             require_verification(policy, asked)
         return Visitor(asked, policy, view)
 
@@ -130,18 +169,6 @@ class Door:
         skip_csrf_check(again)  # nothing is changed
         return again  # type: ignore[no-any-return]
 
-    def _make_view(self, endpoint: Endpoint, asked: HttpRequest) -> Any:
-        cls: Any = endpoint.view
-        view = cls(**endpoint.arguments)
-        if endpoint.is_view_set:
-            view.action_map = endpoint.handlers
-            view.request, view.args, view.kwargs = asked, self.match.args, self.match.kwargs
-        else:
-            view.setup(asked, *self.match.args, **self.match.kwargs)
-        view.headers = view.default_response_headers
-        view.request = view.initialize_request(asked, *self.match.args, **self.match.kwargs)
-        return view
-
 
 def door_at(path: str, method: str) -> Door | None:
     """Return the door of the protected endpoint that answers this method at this path; None if there is none."""
@@ -149,10 +176,10 @@ def door_at(path: str, method: str) -> Door | None:
     if match is None:
         return None
     try:
-        arguments, is_askable = _look_at(match.func, method)
+        keeper = _keeper_of(match.func, method)
     except TypeError:  # the view is not hashable
-        arguments, is_askable = _look_at.__wrapped__(match.func, method)
-    return None if arguments is None else Door(path, method, match, arguments, is_askable)
+        keeper = _keeper_of.__wrapped__(match.func, method)
+    return None if keeper is None else Door(path, method, match, keeper)
 
 
 @contextmanager
@@ -172,45 +199,45 @@ def refusals(view: Any, asked: HttpRequest) -> Iterator[None]:
 
 
 @lru_cache(maxsize=1024)
-def _look_at(callback: Any, method: str) -> tuple[Arguments | None, bool]:
+def _keeper_of(callback: Any, method: str) -> Keeper | None:
     endpoint = Endpoint("", callback)
     found = (each for each in endpoint.policies_around(method) if each is not None and method in each.methods)
     arguments = next(found, None)
-    return arguments, arguments is not None and _is_askable(endpoint, method)
+    if arguments is None:
+        return None
+    view = endpoint.view if endpoint.is_rest else None
+    operation = next((each for each in endpoint.operations if method in each.methods), None)
+    return Keeper(
+        arguments=arguments,
+        is_askable=_is_askable(endpoint, method, operation),
+        view=view,
+        initial_arguments=endpoint.arguments,
+        actions=endpoint.handlers if endpoint.is_view_set else None,
+        operation=operation,
+    )
 
 
-def _is_askable(endpoint: Endpoint, method: str) -> bool:
+def _is_askable(endpoint: Endpoint, method: str, operation: Any) -> bool:
     """True if everything outside the protection is Django REST framework's or django-ninja's, and can be asked."""
-    if operations := _operations(endpoint, method):
-        return all(is_guard(each.run) and hasattr(each, NINJA_CHECKS) for each in operations)
+    if operation is not None:
+        return is_guard(operation.run) and hasattr(operation, NINJA_CHECKS)
     if not endpoint.is_rest or endpoint.view is None:
         return False
     dispatches = [vars(each)["dispatch"] for each in endpoint.view.__mro__ if "dispatch" in vars(each)]
     name = endpoint.handlers.get(method.lower(), "")
     around = layers(getattr(endpoint.view, name)) if name in endpoint.inside else iter(())
     outside = takewhile(lambda layer: not is_guard(layer), around)
-    return _are_transparent(chain(endpoint.layers, dispatches, outside))
+    return refuses_nobody(chain(endpoint.layers, dispatches, outside))
 
 
-def _are_transparent(functions: Iterable[Any]) -> bool:
+def refuses_nobody(functions: Iterable[Any]) -> bool:
+    """True if each of these is known to let every request pass, apart from what is asked here."""
     return all(isinstance(each, FunctionType) and _is_transparent(each) for each in functions)
 
 
 def _is_transparent(function: FunctionType) -> bool:
     module = function.__globals__["__name__"]  # functools.wraps changes `__module__`
     return any(module == each or module.startswith(f"{each}.") for each in _TRANSPARENT)
-
-
-def _operations(endpoint: Endpoint, method: str) -> list[Any]:
-    """Return the operation of django-ninja that answers this method, if there is one."""
-    return [each for each in endpoint.operations if method in each.methods][:1]
-
-
-def _run_checks(operation: Any, asked: HttpRequest) -> None:
-    check = getattr(operation, NINJA_CHECKS)
-    refusal = async_to_sync(check)(asked) if iscoroutinefunction(check) else check(asked)
-    if refusal is not None:
-        raise NotAdmitted(refusal, asked)
 
 
 def sent_path(given: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from asgiref.sync import iscoroutinefunction
 from django.apps import apps
 from django.core.signals import setting_changed
 from django.dispatch import receiver
-from django.urls import ResolverMatch
+from django.urls import ResolverMatch, get_resolver
 
 from django_idempotency.conf import Arguments, default_policy, middleware, settings_module, urlconf
 from django_idempotency.core.policy import Mode, Policy, Transaction
@@ -83,9 +83,14 @@ def take_inventory() -> list[ListedEndpoint]:
     return list_endpoints(urlconf())
 
 
-@lru_cache(maxsize=16)  # walking a URLconf takes milliseconds, and the rules page may be public
 def list_endpoints(root: Any) -> list[ListedEndpoint]:
     """Return every endpoint of a URLconf. ValueError if the settings, or a policy under them, are wrong."""
+    return _listed(root, None if root is None else get_resolver(root))
+
+
+@lru_cache(maxsize=16)  # walking a URLconf takes milliseconds, and the rules page may be public
+def _listed(root: Any, resolver: Any) -> list[ListedEndpoint]:
+    """Return every endpoint. After Django's `clear_url_caches` the resolver is a new one, and so is the entry."""
     default_policy()
     grouped: dict[tuple[int, str], list[Endpoint]] = {}
     for endpoint in project_routes(root):
@@ -98,7 +103,7 @@ def list_endpoints(root: Any) -> list[ListedEndpoint]:
 
 @receiver(setting_changed)
 def _forget_endpoints(**kwargs: Any) -> None:
-    list_endpoints.cache_clear()
+    _listed.cache_clear()
     _project_packages.cache_clear()
 
 
@@ -191,7 +196,7 @@ def _project_packages() -> frozenset[str]:
 
     A project can be a package itself: then its views are in the folder of the packages that it uses.
     """
-    modules = {urlconf() or "", settings_module()} - {""}
+    modules = {str(urlconf() or ""), settings_module()} - {""}
     tops = {module.partition(".")[0] for module in modules}
     if any(map(_is_installed, modules)):
         distributions = packages_distributions()

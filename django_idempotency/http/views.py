@@ -78,7 +78,7 @@ def _show_to_owner(row: IdempotencyKey, request: HttpRequest, authenticate: Auth
     try:
         visitor = door.let_in(request, authenticate=authenticate)
     except NotAdmitted as refusal:
-        may_wait = refusal.response.status_code == 429 and _owns(refusal.caller, door.arguments.policy(), row)
+        may_wait = refusal.response.status_code == 429 and _owns(refusal.caller, door.policy, row)
         return refusal.response if may_wait else _not_found()  # which tells nobody that there is a record
     return _show(row, visitor) if _owns(visitor.request, visitor.policy, row) else _not_found()
 

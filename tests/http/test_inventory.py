@@ -14,10 +14,11 @@ from django.contrib.auth.views import LoginView
 from django.core.management import CommandError, call_command
 from django.http import HttpRequest, HttpResponse
 from django.test import Client
-from django.urls import path
+from django.urls import clear_url_caches, path
 
 from django_idempotency import STRIPE
 from django_idempotency.decorators import idempotent
+from django_idempotency.http.inventory import take_inventory
 from django_idempotency.reconciliation import NotLanded, reconciler
 from tests.http import inventory_views
 from tests.kit.http import MIDDLEWARE
@@ -322,3 +323,16 @@ def test_a_project_without_urls_has_no_endpoints(settings: Any) -> None:
 def test_the_payments_service_says_which_of_its_endpoints_are_protected() -> None:
     unprotected = [each["paths"][0] for each in endpoints() if each["protection"] == "unprotected"]
     assert unprotected == ["/webhooks/gateway/", "/conformance/reset"]
+
+
+def test_a_urlconf_is_read_once_until_django_forgets_it(settings: Any) -> None:
+    def plain_view(request: HttpRequest) -> HttpResponse:
+        return HttpResponse()
+
+    patterns = [path("first", idempotent(mode="atomic")(plain_view), name="first")]
+    settings.ROOT_URLCONF = type("Growing", (), {"urlpatterns": patterns})
+    assert [entry.operation for entry in take_inventory()] == ["first"]
+    patterns.append(path("second", idempotent(mode="atomic")(plain_view), name="second"))
+    assert len(take_inventory()) == 1
+    clear_url_caches()
+    assert [entry.operation for entry in take_inventory()] == ["first", "second"]

@@ -16,7 +16,7 @@ from django_idempotency.models import IdempotencyKey
 from tests.kit.http import Person
 
 
-@idempotent(operation="tests.nobody_asks")
+@idempotent(operation="tests.nobody_asks", receipts=True)
 def crash(request: HttpRequest) -> HttpResponse:
     raise TimeoutError
 

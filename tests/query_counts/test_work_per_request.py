@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 from uuid import uuid4
@@ -15,8 +16,10 @@ from uuid import uuid4
 import pytest
 from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
+from django.urls import include, path, resolve
 
 from django_idempotency.decorators import idempotent
+from django_idempotency.models import IdempotencyKey
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
 
@@ -104,3 +107,41 @@ def test_a_body_is_not_copied_for_its_fingerprint(mode: str) -> None:
 
     peak(10)
     assert peak(1024 * 1024) - peak(10) < 64
+
+
+# Receipts and polls
+
+opened = idempotent(operation="work.opened", mode="leased", share_anonymous=True, receipts=True)
+OPENED = opened(create)
+MANY = [path(f"extra/{number}", opened(create), name=f"extra-{number}") for number in range(300)]
+LAST = [path("work", OPENED), path("idempotency/", include("django_idempotency.urls"))]
+FEW_ROUTES: Any = type("Few", (), {"urlpatterns": LAST})
+MANY_ROUTES: Any = type("Many", (), {"urlpatterns": [*MANY, *LAST]})
+
+
+def ask_for(what: str, record: IdempotencyKey) -> HttpRequest:
+    """A receipt of this record, a poll of it, or somebody else's receipt that finds nothing."""
+    if what == "poll":
+        return RequestFactory().get(f"/idempotency/operations/{record.pk}/")
+    key = record.key if what == "receipt" else str(uuid4())
+    return RequestFactory().get("/idempotency/keys/", {"path": "/work"}, headers={"Idempotency-Key": key})
+
+
+@pytest.mark.parametrize(("what", "most"), [("receipt", 125), ("poll", 125), ("nothing", 90)])
+def test_a_poll_costs_no_more_than_a_replay_however_many_routes_there_are(
+    what: str, most: int, settings: Any, vendor: str
+) -> None:
+    (first,) = requests_of("new key", 1)
+    first.resolver_match = resolve("/work", FEW_ROUTES)
+    OPENED(first)
+    request = ask_for(what, IdempotencyKey.objects.get())
+
+    def count(routes: type) -> int:
+        settings.ROOT_URLCONF = routes
+        found = resolve(request.path)
+        view = partial(found.func, **found.kwargs)
+        return min(count_calls(view, request) for _ in range(3))
+
+    few, many = count(FEW_ROUTES), count(MANY_ROUTES)
+    assert few == many
+    assert many <= most + MORE.get(vendor, (0, 0))[0]
