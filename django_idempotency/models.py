@@ -16,6 +16,7 @@ from django_idempotency.fields import ExactCharField, PresentIndex, StatementNow
 __all__ = ["IdempotencyCount", "IdempotencyEvent", "IdempotencyKey", "MaintenanceRun"]
 
 STATUSES = [(status.value, status.value.replace("_", " ")) for status in Status]
+INSTALLATION = "installation"  # a row beside those of the maintenance jobs: it has an id in the place of counts
 LOST_LEASE = [(each.value, each.value) for each in LostLease]
 
 

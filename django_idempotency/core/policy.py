@@ -139,7 +139,7 @@ class Policy:
     authorize: Callable[[Any, Any], bool] | str | None = None  # may reject a replay
     receipts: bool | None = None  # stored responses are shown at addresses; None: if the endpoint can be asked who may
     published: bool = True  # the rules page lists the endpoint
-    cache: bool = True  # replays may come from the cache that the setting CACHE_ALIAS names
+    cache: bool = False  # replays may come from the cache that the setting CACHE_ALIAS names
     upgrade: Callable[[Any], Any] | None = None  # turns a stored response of another schema version into today's
 
     def __post_init__(self) -> None:

@@ -17,8 +17,10 @@ from django_idempotency.core.decisions import Record, Replay, decide
 from django_idempotency.core.entries import LONGEST_LIFE, CachedRecord, make_name, open_entry, seal_entry
 from django_idempotency.core.refs import Ref
 from django_idempotency.core.states import Status
+from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.flow.schemas import current_schema
 from django_idempotency.signals import announce, logger, security
+from django_idempotency.store.installation import read_installation
 
 FORGOTTEN: Final = b""  # stands in the place of an entry that an operator's change made wrong
 
@@ -29,14 +31,17 @@ class CachedReplay:
     def __init__(self, call: Call, using: str) -> None:
         self.call = call
         self.using = using
-        self.name = _name(call.ref(using))
+        self.name = ""
         self.missed_at: float | None = None  # when the cache was asked, if it holds nothing under this name
 
     def read(self) -> Replay | None:
         """Return the replay that the cache holds for this call; None if the table has to be asked."""
         asked = time()
         try:
+            self.name = _name(self.call.ref(self.using))
             found = _cache().get(self.name)
+        except StoreUnavailable:
+            return None  # the table, which is asked next, tells the client
         except Exception as error:  # noqa: BLE001 - backends raise all kinds of errors
             _report_failure(error, self.using)
             return None
@@ -98,9 +103,10 @@ def _cache() -> Any:
 
 def _name(ref: Ref) -> str:
     """Name the entry of a record. Installations, databases and tenants that share a cache have names of their own."""
-    namespace = conf.NAMESPACE
+    namespace, schema = conf.NAMESPACE, current_schema(ref.using)
     database = str(connections[ref.using].settings_dict["NAME"])
-    environment = [namespace if isinstance(namespace, str) else "", ref.using, database, current_schema(ref.using)]
+    installation = read_installation(ref.using, schema)
+    environment = [installation, namespace if isinstance(namespace, str) else "", ref.using, database, schema]
     return "idempotency." + make_name(environment, ref.id, cache_secret())
 
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 from django_idempotency.conf import conf
 from django_idempotency.fields import StatementNow
 from django_idempotency.flow.unattended import match_resumable, match_unattended
-from django_idempotency.models import IdempotencyKey, MaintenanceRun
+from django_idempotency.models import INSTALLATION, IdempotencyKey, MaintenanceRun
 from django_idempotency.monitoring.durations import load_operations
 from django_idempotency.monitoring.findings import Finding, describe_plainly
 from django_idempotency.monitoring.fingerprints import find_missing_secrets
@@ -159,6 +159,7 @@ def load_job_runs(using: str, clock: Clock = timezone.now) -> tuple[dict[str, Jo
             row.error,
         )
         for row in rows
+        if row.job != INSTALLATION
     }
     if not rows or timezone.is_naive(rows[0].now):
         return runs, None

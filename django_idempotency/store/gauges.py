@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django_idempotency.core.audit import Kind
 from django_idempotency.core.states import Status
+from django_idempotency.models import INSTALLATION
 from django_idempotency.store.dialects import Statement, place_in_id_order
 
 COUNTED_EXACTLY: Final = 2_000
@@ -43,6 +44,7 @@ OPEN_NOW: Final = Statement(
     ) AS waiting WHERE last_error_code = '' OR idle >= %(silent)s
     UNION ALL
     SELECT 'job', job, '', '', 1, -({{left succeeded_at}}), 0 FROM idempotency_maintenance_run
+    WHERE job <> '{INSTALLATION}'
     UNION ALL
     SELECT 'counted', '', '', '', COUNT(*), 0, 0
     FROM (SELECT id FROM idempotency_key ORDER BY id LIMIT %(sample)s) AS sampled

@@ -27,9 +27,10 @@ from django_idempotency.exceptions import InsideTransaction
 from django_idempotency.flow import resolve
 from django_idempotency.flow.cache import CachedReplay, _name
 from django_idempotency.flow.settle import Outcome
-from django_idempotency.models import IdempotencyKey
+from django_idempotency.models import IdempotencyKey, MaintenanceRun
 from django_idempotency.reconciliation import Landed
 from django_idempotency.rest_framework import IdempotentMixin
+from django_idempotency.store import installation
 from django_idempotency.store.records import find
 from django_idempotency.testing import retention_over
 from tests.kit.caches import ALIAS, CHAOS, QUICK, Chaos, Redis, Trouble, entries, has_redis, in_trouble, running_redis
@@ -55,7 +56,7 @@ async def awork(request: HttpRequest) -> HttpResponse:
 
 class RestWork(IdempotentMixin, APIView):
     permission_classes = ()
-    idempotency = {"share_anonymous": True}
+    idempotency = {"share_anonymous": True, "cache": True}
 
     def post(self, request: Request) -> Response:
         return Response({"run": Ran.again()}, status=201)
@@ -76,16 +77,16 @@ def fail(request: HttpRequest) -> HttpResponse:
     raise RuntimeError("planned")
 
 
-anybody: dict[str, Any] = {"share_anonymous": True}
+anybody: dict[str, Any] = {"share_anonymous": True, "cache": True}
 urlpatterns = [
     path("leased", idempotent(**anybody)(work), name="leased"),
     path("atomic", idempotent(mode="atomic", **anybody)(work), name="atomic"),
     path("async", idempotent(**anybody)(awork), name="async"),
     path("rest", RestWork.as_view(), name="rest"),
-    path("own", idempotent(work), name="own"),
+    path("own", idempotent(cache=True)(work), name="own"),
     path("looked-at", idempotent(authorize=look, **anybody)(work), name="looked-at"),
     path("expired-meanwhile", idempotent(authorize=expire_meanwhile, **anybody)(work), name="expired-meanwhile"),
-    path("not-cached", idempotent(cache=False, **anybody)(work), name="not-cached"),
+    path("not-cached", idempotent(share_anonymous=True)(work), name="not-cached"),
     path("failing", idempotent(**anybody)(fail), name="failing"),
     path("minute", idempotent(retention=timedelta(minutes=1), **anybody)(work), name="minute"),
     path("seconds", idempotent(retention=timedelta(seconds=5), **anybody)(work), name="seconds"),
@@ -437,9 +438,24 @@ def test_installations_databases_and_tenants_that_share_a_cache_share_no_entry(s
         names.append(name())
         connections["other"].schema_name = "acme"  # type: ignore[attr-defined] # as django-tenants sets it
         names.append(name())
+    installation._known["other", "elsewhere", ""] = "of another database"
     with another_alias("other", NAME="elsewhere"):
         names.append(name())
     assert len({*names}) == 5
+
+
+def move_to_another_deployment() -> None:
+    """Be a process of a deployment that has the same secret and cache, and a database of the same name."""
+    IdempotencyKey.objects.all().delete()
+    MaintenanceRun.objects.all().delete()
+    installation._known.clear()
+
+
+@pytest.mark.usefixtures("cache")
+def test_another_deployment_with_a_database_of_the_same_name_gets_no_replay(person: Person) -> None:
+    assert [person.post("/leased").json()["run"] for _ in range(3)] == [1, 1, 1]
+    move_to_another_deployment()
+    assert [person.post("/leased").json()["run"] for _ in range(3)] == [2, 2, 2]
 
 
 # When it fails
