@@ -219,6 +219,11 @@ def cache_secret() -> bytes:
     return hmac.digest(force_bytes(settings.SECRET_KEY), b"django_idempotency.cache", "sha256")
 
 
+def earlier_secrets() -> list[str | bytes]:
+    """Return the keys that SECRET_KEY had before it was rotated, the newest first."""
+    return list(settings.SECRET_KEY_FALLBACKS)
+
+
 def debug() -> bool:
     """True if this is a developer's server."""
     return bool(settings.DEBUG)

@@ -24,6 +24,8 @@ _REFUSES: Final = frozenset(
     {
         "PermissionDenied",
         "HttpResponseForbidden",
+        "NotAuthenticated",
+        "AuthenticationFailed",
         "handle_no_permission",
         "has_perm",
         "has_perms",
@@ -32,6 +34,7 @@ _REFUSES: Final = frozenset(
         "ahas_perms",
         "is_staff",
         "is_superuser",
+        401,  # also that of a credential that was revoked
         403,
     }
 )

@@ -83,6 +83,12 @@ def peek(call: Call, using: str | None = None) -> Answer | None:
     return answer_from(record, call)
 
 
+def has_record(call: Call, using: str) -> bool:
+    """True if there is a record of this call."""
+    with limits.limited(using, call.policy.claim_limit.total_seconds()):
+        return records.find(call.ref(using)) is not None
+
+
 def answer_from(record: Record | None, call: Call) -> Answer | None:
     """Return what a record means for a caller that does not claim it; None if the call would run."""
     decision = decide(record, call)

@@ -5,6 +5,7 @@ Django REST framework's views need another way in some of these; `rest_framework
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
 
@@ -26,11 +27,12 @@ from django_idempotency.exceptions import (
     NoPrincipal,
     NotAResponse,
     NotExecuted,
+    StoreUnavailable,
     UnstorableResponse,
 )
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.cache import CachedReplay
-from django_idempotency.flow.claim import tell
+from django_idempotency.flow.claim import has_record, tell
 from django_idempotency.flow.finish import is_about_another_key, proves_nothing_happened
 from django_idempotency.http.atomic_requests import check_for_rollback, open_atomic_requests, open_in_time
 from django_idempotency.http.context import NONE, attach, is_protected
@@ -44,7 +46,9 @@ from django_idempotency.http.requests import (
     principal_of,
     rewind,
     runs_unprotected,
+    scope_of_request,
 )
+from django_idempotency.http.sessions import earlier_session_principals
 from django_idempotency.signals import logger
 from django_idempotency.store.limits import in_transaction
 from django_idempotency.store.records import alias
@@ -148,12 +152,22 @@ class Exchange(OwnResponses):
             return self.missing_key_response()
         try:
             principal = principal_of(self.request, self.policy)
-            call = call_from(self.request, lines, self.policy, principal, self.parsed_form())
+            call = self.known_call(call_from(self.request, lines, self.policy, principal, self.parsed_form()))
         except InvalidKey as error:
             return self.invalid_key_response(error)
         except NoPrincipal as error:
             return self.no_principal_response(error)
+        except StoreUnavailable:
+            return self.unavailable_response()
         return self.cached_response(call) or call
+
+    def known_call(self, call: Call) -> Call:
+        """Return the call under the guest's principal from before SECRET_KEY was rotated, if it has a record there."""
+        for principal in earlier_session_principals(self.request, self.policy.scope):
+            scope = scope_of_request(self.request, self.policy, principal)
+            if has_record(earlier := replace(call, scope=scope, principal=principal), self.using):
+                return earlier
+        return call
 
     def cached_response(self, call: Call) -> HttpResponseBase | None:
         """Return the replay that the cache holds; None if the table has to be asked. Off unless CACHE_ALIAS is set."""

@@ -29,11 +29,17 @@ from django_idempotency.http.forms import (
     read_form,
 )
 from django_idempotency.http.private_names import body_was_read, drain_stream, parsed_uploads, rewind_stream
-from django_idempotency.http.sessions import session_principal
+from django_idempotency.http.sessions import earlier_session_principals, session_principal
 from django_idempotency.http.users import primary_key
 from django_idempotency.signals import logger
 
 UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
+# Cookies in which an authentication that the package does not know may find its caller.
+_TOKEN_NAME: Final = re.compile(
+    r"(?:^|[-_])(?:jwt|auth|(?:auth|access|refresh|id|api)[-_]?(?:token|key))(?:$|[-_])|^(?:access|refresh)$",
+    re.IGNORECASE,
+)
+_JWT: Final = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]*")
 
 
 def key_lines(request: HttpRequest, policy: Policy) -> list[str]:
@@ -117,6 +123,8 @@ def _principal_of(request: HttpRequest, policy: Policy) -> str | None:
     credential: Any = getattr(request, "auth", None)
     if credential is not None and (name := primary_key(credential)):
         return f"auth:{name}"
+    if credential is not None:
+        raise _nameless(request, policy, credential)
     if not policy.share_anonymous or not _is_anonymous(request):
         raise NoPrincipal
     return None
@@ -142,6 +150,7 @@ def _is_anonymous(request: HttpRequest) -> bool:
         (user is None or not user.is_authenticated)
         and getattr(request, "auth", None) is None
         and "HTTP_AUTHORIZATION" not in request.META
+        and not any(_TOKEN_NAME.search(name) or _JWT.fullmatch(value) for name, value in request.COOKIES.items())
     )
 
 
@@ -155,6 +164,17 @@ def _call_scope(scope: Callable[[HttpRequest], Any], request: HttpRequest, polic
     if principal == ANONYMOUS:
         raise _misconfigured(request, policy, "scope", f"returned {ANONYMOUS!r}, which is reserved")
     return principal
+
+
+def _nameless(request: HttpRequest, policy: Policy, credential: Any) -> NoPrincipal:
+    """Log that the project's authentication names nobody, and return the error that refuses the request."""
+    message = (
+        f"The operation {operation_of_request(request, policy)!r} refuses requests: request.auth is a "
+        f"{type(credential).__name__}, which has no primary key, so it does not tell whose key it is. Let the "
+        "authentication set request.user or return a model's row, or give the policy a `scope` function."
+    )
+    logger.error(message)
+    return NoPrincipal(message)
 
 
 def _misconfigured(request: HttpRequest, policy: Policy, name: str, mistake: str) -> NoPrincipal:
@@ -186,6 +206,12 @@ def scope_of(principal: str, operation: str, tenant: str = "") -> str:
     parts = (tenant, principal, operation) if tenant else (principal, operation)
     scope = "".join(f"{len(part)}:{part}" for part in parts)
     return scope if len(scope) <= LONGEST else digest_text(scope)
+
+
+def scopes_of_caller(request: HttpRequest, policy: Policy, principal: str | None) -> list[str]:
+    """Return the scopes of this caller's keys: a guest has another for each of SECRET_KEY_FALLBACKS."""
+    principals = [principal, *earlier_session_principals(request, policy.scope)]
+    return [scope_of_request(request, policy, each) for each in principals]
 
 
 def scope_of_request(request: HttpRequest, policy: Policy, principal: str | None) -> str:

@@ -28,7 +28,7 @@ from django_idempotency.core.states import Status
 from django_idempotency.exceptions import InvalidKey, NoPrincipal, StoreUnavailable
 from django_idempotency.http.atomic_requests import opt_out_of_atomic_requests
 from django_idempotency.http.doors import Authentication, NotAdmitted, Visitor, door_at, sent_path
-from django_idempotency.http.requests import header, principal_of, scope_of_request
+from django_idempotency.http.requests import header, principal_of, scope_of_request, scopes_of_caller
 from django_idempotency.http.responses import (
     ProblemDetails,
     apply_upgrade,
@@ -146,7 +146,9 @@ def _read_by_key(visitor: Visitor, given: str, using: str) -> IdempotencyKey | N
         principal = principal_of(visitor.request, policy)
         rule = replace(policy.key, strict=False)
         key = parse_key([given], rule, first=None if principal is not None else unguessable)
-        return records.load(make_record_id(scope_of_request(visitor.request, policy, principal), key), using)
+        scopes = scopes_of_caller(visitor.request, policy, principal)
+        rows = (records.load(make_record_id(scope, key), using) for scope in scopes)
+        return next((row for row in rows if row is not None), None)
     except (InvalidKey, NoPrincipal):
         return None
 
@@ -162,7 +164,7 @@ def _owns(request: HttpRequest, policy: Policy, row: IdempotencyKey) -> bool:
         if shared and row.scope == scope_of_request(request, policy, None):
             return True
         principal = principal_of(request, policy)
-        return principal is not None and row.scope == scope_of_request(request, policy, principal)
+        return principal is not None and row.scope in scopes_of_caller(request, policy, principal)
     except NoPrincipal:
         return False
 

@@ -267,6 +267,16 @@ def forbidding(view: Any) -> Any:
     return wrapper
 
 
+def api_key(view: Any) -> Any:
+    """A revoked key is refused with 401, as one that was never valid."""
+
+    @wraps(view)
+    def wrapper(request: HttpRequest) -> Any:
+        return view(request) if request.headers.get("X-Api-Key") == "valid" else HttpResponse(status=401)
+
+    return wrapper
+
+
 def role_permission(view: Any) -> Any:
     def called(request: HttpRequest) -> Any:
         return view(request) if refuse(request) is None else refuse(request)
@@ -291,7 +301,7 @@ def test_w036_the_projects_own_mixin_outside(settings: Any) -> None:
     assert found(settings, later.as_view(), method.as_view(), idempotent(Prepared.as_view())) == []
 
 
-@pytest.mark.parametrize("asking", [owners_only, forbidding, role_permission])
+@pytest.mark.parametrize("asking", [owners_only, forbidding, api_key, role_permission])
 def test_w036_the_projects_own_decorator(settings: Any, asking: Any) -> None:
     wrong = [idempotent(asking(answer)), idempotent(decorated(asking).as_view())]
     assert ids(found(settings, *wrong)) == ["W036"] * 2

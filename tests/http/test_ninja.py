@@ -36,6 +36,13 @@ class Bearer(HttpBearer):
         return user
 
 
+class TextBearer(HttpBearer):
+    """As most projects write it first: what it returns is no row of a model."""
+
+    def authenticate(self, request: HttpRequest, token: str) -> str:
+        return token
+
+
 class Declined(Exception):
     pass
 
@@ -130,6 +137,14 @@ def routed(request: HttpRequest) -> Any:
 
 api.add_router("/one", router)
 api.add_router("/two", router, url_name_prefix="two")
+
+
+@api.post("/text", auth=TextBearer())
+@idempotent_operation(operation="text", mode="leased")
+def text(request: HttpRequest) -> dict[str, int]:
+    return {"run": Ran.again()}
+
+
 urlpatterns = [path("api/", api.urls)]
 
 
@@ -228,3 +243,16 @@ def test_a_transaction_around_the_api_is_refused_and_nothing_runs(client: Client
 
 def test_the_schema_of_the_api_is_as_before() -> None:
     assert set(api.get_openapi_schema()["paths"]["/api/orders"]["post"]["responses"]) == {201}
+
+
+def test_a_credential_that_names_nobody_is_refused_with_what_to_do(
+    client: Any, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.DEBUG = True
+    refused = post(client, "/text", person="s3cret")
+    assert (refused.status_code, Ran.count) == (403, 0)
+    (logged,) = [record.getMessage() for record in caplog.records if "'text'" in record.getMessage()]
+    for each in (logged, refused.json()["detail"]):
+        assert "request.auth is a str" in each
+        assert "`scope` function" in each
+        assert "s3cret" not in each
