@@ -43,6 +43,7 @@ class Completion:
         self._continuity: Continuity | None = None
         self._connection: object = None
         self.has_begun = False
+        self.closed_inside = False  # the project's code closed the connection, which is its own error
         self.commit_was_sent = False
 
     def __enter__(self) -> "Completion":
@@ -71,6 +72,7 @@ class Completion:
 
     def store(self, result: object) -> None:
         """From here on, only the store is at work. Raise unless the transaction is the one that began."""
+        limits.require_open(self.attempt.using)
         if self._continuity is not None:
             self._continuity.check()
         self.result = result
@@ -89,6 +91,9 @@ class Completion:
     ) -> bool:
         failure = error
         self.commit_was_sent = error is None
+        self.closed_inside = limits.was_closed_inside(self.attempt.using)
+        if self.closed_inside and isinstance(error, Error):
+            error.add_note(limits.CLOSED_INSIDE)
         try:
             if self._continuity is not None:
                 self._continuity.__exit__(kind, error, traceback)
@@ -114,6 +119,8 @@ class Completion:
 
     def was_lost(self, error: BaseException) -> bool:
         """True if the store failed, and not a statement: there was no connection, or it went away."""
+        if self.closed_inside:
+            return False
         return not self.has_begun or limits.was_lost(error, self.attempt.using, self._connection)
 
     def _explain(self, failure: Exception, error: BaseException | None) -> bool:

@@ -25,6 +25,7 @@ class AtomicRequest:
         self.exchange = exchange
         self.call = call
         self.attempt: Attempt | None = None  # the one in which the view ran
+        self.raised_by_view: StoreUnavailable | None = None  # about another store, or another key
 
     def run(self) -> HttpResponseBase:
         """Run the view under its key."""
@@ -38,8 +39,10 @@ class AtomicRequest:
             if self.reached_out:
                 return self.unknown_outcome()
             return self.unless_answered(error.response)
-        except StoreUnavailable:
-            return exchange.unavailable_response()
+        except StoreUnavailable as error:
+            if error is self.raised_by_view:
+                raise
+            return exchange.unavailable_response(error)
         except OutcomeUnknown as error:  # of this COMMIT, or of another key that the view used
             logger.error("The outcome of %s is unknown.", call.title, exc_info=error)
             return self.unknown_outcome()
@@ -71,7 +74,11 @@ class AtomicRequest:
         self.attempt = attempt
         attach(self.exchange.request, Idempotency(attempt, self.exchange.capture, late=False))
         with self.exchange.transactions():
-            response = self.exchange.finalize(self.exchange.handler())
+            try:
+                response = self.exchange.finalize(self.exchange.handler())
+            except StoreUnavailable as error:
+                self.raised_by_view = error
+                raise
             return self.exchange.keep(response, reached_out=self.reached_out)
 
     @property
@@ -86,8 +93,8 @@ class AtomicRequest:
         """
         try:
             found = self.stored_outcome()
-        except StoreUnavailable:
-            return self.exchange.unavailable_response()
+        except StoreUnavailable as error:
+            return self.exchange.unavailable_response(error)
         return response if found is None else self.exchange.answer(found, self.call)
 
     def unknown_outcome(self) -> HttpResponseBase:

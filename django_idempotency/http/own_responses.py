@@ -17,7 +17,7 @@ from django_idempotency.flow.cache import CachedReplay
 from django_idempotency.flow.claim import peek
 from django_idempotency.http.doors import require_authorization
 from django_idempotency.http.pages import negotiated_response
-from django_idempotency.http.requests import header
+from django_idempotency.http.requests import header, operation_of_request
 from django_idempotency.http.responses import (
     ProblemDetails,
     accepted_response,
@@ -30,6 +30,7 @@ from django_idempotency.http.responses import (
     unknown_problem,
 )
 from django_idempotency.signals import logger
+from django_idempotency.store.limits import name_error
 
 # Headers that clients send in the belief that they carry the key.
 LOOKALIKES: Final = ("Idempotency-Key", "X-Idempotency-Key", "Idempotent-Key", "X-Idempotent-Key", "Idempotency")
@@ -88,8 +89,12 @@ class OwnResponses:
         """Raise an error if the policy's `authorize` rejects this replay."""
         require_authorization(self.policy, self.request, replay.record)
 
-    def unavailable_response(self) -> HttpResponseBase:
-        return self.problem_response(unavailable_problem(self.policy))
+    def unavailable_response(self, error: Exception) -> HttpResponseBase:
+        """Return the 503 for a store that failed before the view, and log why. In DEBUG it tells the developer."""
+        operation = operation_of_request(self.request, self.policy)
+        logger.error("The idempotency store failed; a request of %r got a 503.", operation, exc_info=error)
+        detail = f"{problems.UNAVAILABLE.detail} For the developer: {name_error(error)}" if debug() else ""
+        return self.problem_response(unavailable_problem(self.policy, detail))
 
     def not_executed_response(self, error: Exception, attempts: int = 1) -> HttpResponseBase:
         """Return the 503 for an exception that proves that nothing happened. Retry-After grows with the attempts."""

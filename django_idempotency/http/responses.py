@@ -216,8 +216,7 @@ def nothing_done_problem(policy: Policy, retry_after: float) -> ProblemDetails:
     return ProblemDetails(problems.NOTHING_DONE, policy.profile.unavailable, "", wait)
 
 
-def unavailable_problem(policy: Policy) -> ProblemDetails:
+def unavailable_problem(policy: Policy, detail: str = "") -> ProblemDetails:
     """Return the problem for a store that does not answer: nothing was executed."""
-    return ProblemDetails(
-        problems.UNAVAILABLE, policy.profile.unavailable, "", max(1, ceil(policy.retry_hint.total_seconds()))
-    )
+    wait = max(1, ceil(policy.retry_hint.total_seconds()))
+    return ProblemDetails(problems.UNAVAILABLE, policy.profile.unavailable, detail, wait)

@@ -93,8 +93,8 @@ def claim(exchange: Exchange, call: Call) -> Attempt | HttpResponseBase:
         begun = begin(call, using)
         if isinstance(begun, InFlight):
             begun = wait_for_answer(begun, call, partial(peek, call, using), exchange.request) or begin(call, using)
-    except StoreUnavailable:
-        return exchange.unavailable_response()
+    except StoreUnavailable as error:
+        return exchange.unavailable_response(error)
     return begun if isinstance(begun, Attempt) else exchange.answer(begun, call)
 
 
@@ -181,12 +181,12 @@ class LeasedRequest:
 
     def on_no_transaction(self, error: Exception, *, after_view: bool) -> HttpResponseBase:
         """Return the response to give when no transaction could begin. Before the view nothing has happened."""
-        logger.error("The transaction of idempotency record %s did not begin.", self.call.id, exc_info=error)
         if after_view:
+            logger.error("The transaction of idempotency record %s did not begin.", self.call.id, exc_info=error)
             doubt(self.attempt, type(error).__name__, error)
             return self.exchange.unknown_outcome_response(self.call)
         release(self.attempt, type(error).__name__)
-        return self.exchange.unavailable_response()
+        return self.exchange.unavailable_response(error)
 
     def release_or_doubt(self, response: HttpResponseBase) -> HttpResponseBase:
         """Free the key for a response that is not stored, unless an external call or an earlier attempt is in doubt."""

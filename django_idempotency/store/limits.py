@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from time import monotonic, sleep
 from typing import Any, Final, TypeVar
 
-from django.db import Error, InterfaceError, connections
+from django.db import Error, InterfaceError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_idempotency.exceptions import InsideTransaction, StoreUnavailable
@@ -20,6 +20,14 @@ TRIES: Final = 3
 _AGAIN_STATES: Final = frozenset({"40001", "40P01", "55P03"})
 _LOST_STATES: Final = frozenset({"57P01", "57P02", "57P03"})
 _AGAIN_CODES: Final = frozenset({1020, 1205, 1213})  # snapshot conflict, lock wait, deadlock
+CLOSED_INSIDE: Final = (
+    "The connection was closed inside the transaction, which was rolled back: the code that ran called "
+    "close_old_connections() or connection.close(). Call them outside the transaction."
+)
+MIGRATE: Final = "A table or a column is missing: run `manage.py migrate`."
+_NO_TABLE_STATES: Final = frozenset({"42P01", "42703"})  # nor a column of it
+_NO_TABLE_CODES: Final = frozenset({1146, 1054})
+_NO_TABLE_TEXTS: Final = ("no such table", "no such column", "has no column")  # SQLite's, which has no code
 _SERVERS_SHARE: Final = 0.8  # the server gives up waiting first: the watchdog would cost the connection
 
 
@@ -37,6 +45,17 @@ def inside_test_case(using: str) -> bool:
     if any(getattr(block, "_from_testcase", False) for block in connections[using].atomic_blocks[-1:]):
         return True
     raise InsideTransaction
+
+
+def was_closed_inside(using: str) -> bool:
+    """True if the project's code closed the connection of the open transaction, and with that rolled it back."""
+    return connections[using].closed_in_transaction
+
+
+def require_open(using: str) -> None:
+    """Raise if the open transaction was rolled back because its connection was closed."""
+    if was_closed_inside(using):
+        raise transaction.TransactionManagementError(CLOSED_INSIDE)
 
 
 class limited:
@@ -59,7 +78,10 @@ class limited:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self.bound.__exit__(None, None, None)
         if isinstance(error, Error):
-            raise StoreUnavailable from error
+            failure = StoreUnavailable()
+            if lacks_table(error):
+                failure.add_note(MIGRATE)
+            raise failure from error
         if getattr(self.bound, "has_fired", False):
             self._drop_cut(error)
 
@@ -119,6 +141,16 @@ def connect(using: str, seconds: float) -> Any:
     return connection.connection
 
 
+def lacks_table(error: BaseException) -> bool:
+    """True if the store answered that a table or a column does not exist: the migrations were not run."""
+    for each in _causes(error):
+        if getattr(each, "sqlstate", None) in _NO_TABLE_STATES or (each.args and each.args[0] in _NO_TABLE_CODES):
+            return True
+        if any(text in str(each) for text in _NO_TABLE_TEXTS):
+            return True
+    return False
+
+
 def drop_broken(using: str) -> None:
     """Forget a connection that no longer works, so that the next statement opens another."""
     connection = connections[using]
@@ -131,7 +163,8 @@ def drop_broken(using: str) -> None:
 def name_error(error: Exception) -> str:
     """Return the class and the first line of what the database said; what follows may quote a row."""
     said = error.__cause__ if isinstance(error, StoreUnavailable) and error.__cause__ else error
-    return f"{type(said).__name__}: {next(iter(str(said).splitlines()), '')}"
+    hint = f" {MIGRATE}" if lacks_table(error) else ""
+    return f"{type(said).__name__}: {next(iter(str(said).splitlines()), '')}{hint}"
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
