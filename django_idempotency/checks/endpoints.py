@@ -10,6 +10,7 @@ from django.db import connections
 
 from django_idempotency.checks.objects import no_object_to_ask, object_not_asked
 from django_idempotency.checks.permissions import functions_inside, permission_in, refusals_inside
+from django_idempotency.checks.transactions import durable_inside
 from django_idempotency.checks.webhooks import key_of_anybody
 from django_idempotency.core.policy import Mode
 from django_idempotency.http.private_names import NON_ATOMIC_REQUESTS, is_made_by_api_view
@@ -95,7 +96,7 @@ def _not_a_handler(endpoint: Endpoint) -> Iterator[CheckMessage]:
         yield Error(message, hint=hint, id="django_idempotency.E026")
 
 
-def _permission_inside(endpoint: Endpoint) -> Iterator[CheckMessage]:
+def _misplaced_inside(endpoint: Endpoint) -> Iterator[CheckMessage]:
     found = functions_inside(endpoint)
     permission = permission_in(found)
     if permission:
@@ -108,6 +109,7 @@ def _permission_inside(endpoint: Endpoint) -> Iterator[CheckMessage]:
             id="django_idempotency.E032",
         )
     yield from refusals_inside(endpoint, found, "@idempotent")
+    yield from durable_inside(endpoint, found)
 
 
 def _heartbeat_too_short(endpoint: Endpoint) -> Iterator[CheckMessage]:
@@ -127,7 +129,7 @@ _CHECKS: Final[tuple[Callable[[Endpoint], Iterator[CheckMessage]], ...]] = (
     _before_authentication,
     _async_and_atomic,
     _not_a_handler,
-    _permission_inside,
+    _misplaced_inside,
     _heartbeat_too_short,
     no_object_to_ask,
     object_not_asked,

@@ -9,6 +9,7 @@ from django.core.checks import CheckMessage, Error, Warning
 from django.utils.module_loading import import_string
 
 from django_idempotency.checks.permissions import functions_inside, permission_in, refusals_inside
+from django_idempotency.checks.transactions import durable_inside
 from django_idempotency.conf import middleware, policy
 from django_idempotency.core.policy import Mode
 from django_idempotency.http.inventory import MIDDLEWARE
@@ -67,6 +68,7 @@ def _permission_after(endpoint: Endpoint) -> Iterator[CheckMessage]:
             id="django_idempotency.W033",
         )
     yield from refusals_inside(endpoint, found, "IdempotencyMiddleware")
+    yield from durable_inside(endpoint, found)
 
 
 def _async_and_atomic(endpoint: Endpoint) -> Iterator[CheckMessage]:

@@ -17,6 +17,18 @@ from django_idempotency.store.dialects import dialect_of
 REFUSED_BY_SERVER: Final = (IntegrityError, DataError, ProgrammingError)
 
 
+_NESTED: Final = "A durable atomic block cannot be nested"  # how Django's RuntimeError begins
+_WAY_OUT: Final = (
+    "This code runs in the transaction that stores the result. Set mode='leased', transaction='late', so that it opens "
+    "its own transactions outside `finish`, or remove durable=True."
+)
+
+
+def is_nested_durable(error: BaseException | None) -> bool:
+    """True if Django refused to open a durable transaction inside another one, as it does each time."""
+    return isinstance(error, RuntimeError) and str(error).startswith(_NESTED)
+
+
 class Uncertain(Exception):
     """The store failed while the end of an attempt was being written; `result` is what would have been returned."""
 
@@ -94,6 +106,8 @@ class Completion:
         self.closed_inside = limits.was_closed_inside(self.attempt.using)
         if self.closed_inside and isinstance(error, Error):
             error.add_note(limits.CLOSED_INSIDE)
+        if error is not None and is_nested_durable(error):
+            error.add_note(_WAY_OUT)
         try:
             if self._continuity is not None:
                 self._continuity.__exit__(kind, error, traceback)

@@ -11,7 +11,7 @@ from django_idempotency import signals
 from django_idempotency.core.audit import Kind
 from django_idempotency.core.decisions import Record
 from django_idempotency.core.links import docs_url
-from django_idempotency.core.policy import OnError
+from django_idempotency.core.policy import OnError, Transaction
 from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import (
@@ -24,7 +24,7 @@ from django_idempotency.exceptions import (
     StoreUnavailable,
 )
 from django_idempotency.flow.attempt import Attempt
-from django_idempotency.flow.completion import Completion, Uncertain
+from django_idempotency.flow.completion import Completion, Uncertain, is_nested_durable
 from django_idempotency.flow.failures import collect_evidence, named_record
 from django_idempotency.signals import announce, logger
 from django_idempotency.store import attempts, events, limits, records
@@ -170,7 +170,7 @@ def fail(attempt: Attempt, error: BaseException, *, proven: bool | None = None) 
     """
     policy = attempt.call.policy
     released = policy.on_error is OnError.RELEASE and isinstance(error, Exception)
-    released |= isinstance(error, NotAResponse) and not attempt.derived
+    released |= is_mistake(error, attempt) and not attempt.derived
     if proven is None:
         proven = proves_nothing_happened(error, attempt)
     if (released or proven) and release(attempt, type(error).__name__, proven=proven):
@@ -193,6 +193,12 @@ def proves_nothing_happened(error: BaseException, attempt: Attempt) -> bool:
     except Exception:  # noqa: BLE001 - a proof that fails is none, and must not hide what happened to the handler
         logger.exception("The policy's `not_executed` failed; the outcome counts as unknown.")
         return False
+
+
+def is_mistake(error: BaseException, attempt: Attempt) -> bool:
+    """True if the work fails in this way each time, until its code or its policy is changed."""
+    whole = attempt.call.policy.transaction is Transaction.WHOLE
+    return isinstance(error, NotAResponse) or (whole and is_nested_durable(error))
 
 
 def is_about_another_key(error: BaseException, attempt: Attempt) -> bool:

@@ -33,7 +33,7 @@ from django_idempotency.exceptions import (
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.cache import CachedReplay
 from django_idempotency.flow.claim import has_record, tell
-from django_idempotency.flow.finish import is_about_another_key, proves_nothing_happened
+from django_idempotency.flow.finish import is_about_another_key, is_mistake, proves_nothing_happened
 from django_idempotency.http.atomic_requests import check_for_rollback, open_atomic_requests, open_in_time
 from django_idempotency.http.context import NONE, attach, is_protected
 from django_idempotency.http.doors import require_verification
@@ -102,7 +102,7 @@ class Exchange(OwnResponses):
 
         After a downstream key was derived, only the policy counts: the service may have been called since.
         """
-        if isinstance(error, NotAResponse):
+        if is_mistake(error, attempt):
             return False
         if isinstance(error, tuple(self.policy.refusals)):
             return True
@@ -157,8 +157,8 @@ class Exchange(OwnResponses):
             return self.invalid_key_response(error)
         except NoPrincipal as error:
             return self.no_principal_response(error)
-        except StoreUnavailable:
-            return self.unavailable_response()
+        except StoreUnavailable as error:
+            return self.unavailable_response(error)
         return self.cached_response(call) or call
 
     def known_call(self, call: Call) -> Call:

@@ -374,6 +374,19 @@ def test_w037_a_rate_limiter_inside(settings: Any, limiter: Any) -> None:
     assert found(settings, *right) == []
 
 
+def durable_block(request: HttpRequest) -> Any:
+    with transaction.atomic(durable=True):
+        return answer(request)
+
+
+def test_w045_a_durable_transaction_inside(settings: Any) -> None:
+    durable = transaction.atomic(durable=True)
+    wrong = [*inside(durable), idempotent(durable_block), idempotent(mode="atomic")(durable_block)]
+    assert ids(found(settings, *wrong)) == ["W045"] * len(wrong)
+    right = [idempotent(transaction="late")(durable_block), durable_block, idempotent(transaction.atomic(answer))]
+    assert found(settings, *right) == []
+
+
 def test_w037_what_is_not_stored_is_not_replayed(settings: Any) -> None:
     assert found(settings, idempotent(store={404})(rate_limit(answer))) == []
     assert ids(found(settings, idempotent(store=lambda status: status == 429)(rate_limit(answer)))) == ["W037"]

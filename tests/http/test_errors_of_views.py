@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import Error, IntegrityError, close_old_connections, connection
+from django.db import Error, IntegrityError, close_old_connections, connection, transaction
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import path
@@ -108,6 +108,39 @@ def test_a_store_that_the_view_asks_for_itself_is_the_views_error(settings: Any)
         raise StoreUnavailable
 
     assert post(settings, view).status_code == 500
+
+
+# Durable transactions
+
+
+def durable_block(request: Any) -> HttpResponse:
+    with transaction.atomic(durable=True):
+        return HttpResponse(status=204)
+
+
+durable_view = transaction.atomic(durable=True)(lambda request: HttpResponse(status=204))
+
+
+@pytest.mark.parametrize("policy", [{"mode": "atomic"}, {}, {"on_error": "store"}], ids=["atomic", "whole", "store"])
+@pytest.mark.parametrize("durable", [durable_block, durable_view], ids=["block", "decorator"])
+def test_a_durable_transaction_frees_the_key_and_names_the_way_out(
+    durable: Any, policy: dict[str, Any], settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    view = idempotent(operation="tests.durable", share_anonymous=True, **policy)(durable)
+    assert post(settings, view).status_code == 500
+    assert "transaction='late'" in caplog.text
+    assert not IdempotencyKey.objects.exclude(status="failed_retryable").exists()
+    late = idempotent(operation="tests.durable", share_anonymous=True, transaction="late")(durable)
+    assert post(settings, late).status_code == 204
+
+
+def test_a_durable_transaction_after_a_call_leaves_the_outcome_unknown(settings: Any) -> None:
+    def view(request: Any) -> HttpResponse:
+        request.idempotency.derive("charge")
+        return durable_block(request)
+
+    assert post(settings, idempotent(operation="tests.durable", share_anonymous=True)(view)).status_code == 500
+    assert IdempotencyKey.objects.get().status == "unknown"
 
 
 # A 503 of the layer
