@@ -249,7 +249,7 @@ def test_a_credential_that_names_nobody_is_refused_with_what_to_do(
     client: Any, settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.DEBUG = True
-    refused = post(client, "/text", person="s3cret")
+    refused = client.post("/api/text", headers={"Authorization": "Bearer s3cret", "Idempotency-Key": KEY})
     assert (refused.status_code, Ran.count) == (403, 0)
     (logged,) = [record.getMessage() for record in caplog.records if "'text'" in record.getMessage()]
     for each in (logged, refused.json()["detail"]):
