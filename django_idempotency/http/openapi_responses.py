@@ -6,6 +6,7 @@ from typing import Any, Final, TypeAlias
 
 from django_idempotency.core import problems
 from django_idempotency.core.calls import COMPARED
+from django_idempotency.core.effects import Effect
 from django_idempotency.core.policy import AfterExpiry, Policy
 from django_idempotency.core.problems import Problem
 from django_idempotency.core.profiles import IETF, Profile, Shape
@@ -195,7 +196,10 @@ def _outcome_schema(register: Register) -> Schema:
         }
     )
     status = _one_of(register, "IdempotencyEndedState", Status.COMPLETED, Status.FAILED)
-    return _object({"operation_ref": _text(example=_REFERENCE), "status": status, "response": response})
+    effect = _one_of(register, "IdempotencyEffect", *Effect)
+    return _object(
+        {"operation_ref": _text(example=_REFERENCE), "status": status, "effect": effect, "response": response}
+    )
 
 
 def _text(**more: Any) -> Schema:

@@ -34,6 +34,11 @@ def protect_api_view(view: Any, arguments: Arguments) -> Any:
             f"@idempotent cannot protect {cls.__name__}.as_view(): write `class {cls.__name__}(IdempotentMixin, …)` "
             "and put the policy into its `idempotency`."
         )
+    if _codes(view) != _codes(cls.as_view()):
+        raise Misplaced(
+            f"@idempotent protects the class behind {view.__name__}, so a decorator between the two would not run: put "
+            "@idempotent directly above @api_view, and that decorator above @idempotent."
+        )
     made = update_wrapper(_protected_class(cls, arguments).as_view(), view, updated=())
     setattr(made, POLICY_MARK, arguments)
     return made

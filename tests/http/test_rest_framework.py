@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from django.contrib.auth.decorators import permission_required
 from django.contrib.auth.models import Group, User
 from django.db import connection, transaction
+from django.test import override_settings
 from django.urls import path, re_path
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.decorators import action, api_view, authentication_classes
@@ -330,3 +332,19 @@ def test_the_opt_out_of_a_url_is_kept(alice: Person, settings: Any) -> None:
     with atomic_requests():
         assert alice.client.get("/in").json() == {"open": True}
         assert alice.client.get("/out").json() == {"open": False}
+
+
+def test_what_decorates_an_api_view_is_not_lost(alice: Person) -> None:
+    """The class behind the function is protected, so a decorator between the two would not run."""
+
+    @api_view(["POST"])
+    @authentication_classes([SessionAuthentication])
+    def refund(request: Request) -> Response:
+        return Response()
+
+    allowed = permission_required("auth.add_user", raise_exception=True)
+    with pytest.raises(Misplaced, match="directly above @api_view"):
+        idempotent(mode="atomic")(allowed(refund))
+    outside = allowed(idempotent(mode="atomic")(refund))
+    with override_settings(ROOT_URLCONF=type("Urls", (), {"urlpatterns": [path("refund", outside)]})):
+        assert alice.post("/refund").status_code == 403
