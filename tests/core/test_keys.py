@@ -1,7 +1,6 @@
 """Every way to write a key, and every way to write none."""
 
 import uuid
-from collections.abc import Iterable
 from hashlib import sha256
 from timeit import timeit
 from typing import Any
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from django_idempotency import KeyRule, all_of, entropy, no_personal_data, unguessable
 from django_idempotency.core.keys import REASONS, parse_key
 from django_idempotency.exceptions import InvalidKey
+from tests.kit.corpus import all_as_said
 
 UNTIMED = settings(deadline=None)  # a busy machine is no failure
 LENIENT, STRICT = KeyRule(), KeyRule(strict=True)
@@ -125,13 +125,6 @@ def parsed(lines: list[str], rule: KeyRule = LENIENT) -> tuple[str, str]:
         return parse_key(lines, rule), ""
     except InvalidKey as refusal:
         return "", refusal.reason if str(refusal).endswith(".") else f"{refusal} ends without a full stop"
-
-
-def all_as_said(found: Iterable[tuple[str, object, object]]) -> bool:
-    """Each case has a name, what was found, and what should have been."""
-    wrong = [f"{name}: {this!r}, not {that!r}" for name, this, that in found if this != that]
-    assert not wrong, "\n".join(wrong)
-    return True
 
 
 def test_accepted_byte_for_byte() -> None:

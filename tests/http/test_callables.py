@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -69,26 +70,27 @@ def counted(request: HttpRequest) -> HttpResponse:
     return JsonResponse({"run": Ran.again()}, status=201)
 
 
-@pytest.mark.parametrize("function", ASYNC, ids=range(len(ASYNC)))
+WRITTEN: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "a policy": lambda policy: Policy(**policy),
+    "a decorator": lambda policy: idempotent(**policy)(counted),
+    "below api_view": lambda policy: api_view(["POST"])(idempotent(**policy)(counted)),
+    "above api_view": lambda policy: idempotent(**policy)(api_view(["POST"])(counted)),
+    "a class": lambda policy: type("Mixed", (IdempotentMixin, APIView), {"idempotency": policy}),
+}
+
+
 @pytest.mark.parametrize("name", POLICY_FUNCTIONS)
-def test_an_async_function_is_refused_where_the_policy_is_written(name: str, function: Any) -> None:
-    with pytest.raises(TypeError, match=rf"^{name} must be .*not async"):
-        Policy(**{name: function})
-    with pytest.raises(TypeError, match=rf"^{name} must be .*not async"):
-        idempotent(**{name: function})(counted)
-    with pytest.raises(TypeError, match=rf"^{name} must be .*not async"):
-        api_view(["POST"])(idempotent(**{name: function})(counted))
-    with pytest.raises(TypeError, match=rf"^{name} must be .*not async"):
-        idempotent(**{name: function})(api_view(["POST"])(counted))
-    with pytest.raises(TypeError, match=rf"^{name} must be .*not async"):
-        type("Mixed", (IdempotentMixin, APIView), {"idempotency": {name: function}})
+def test_an_async_function_is_refused_where_the_policy_is_written(name: str) -> None:
+    for function, write in product(ASYNC, WRITTEN.values()):
+        with pytest.raises(TypeError, match=rf"^{name} must be .*not async"):
+            write({name: function})
 
 
-@pytest.mark.parametrize("function", ASYNC, ids=range(len(ASYNC)))
-@pytest.mark.parametrize("name", {*POLICY_FUNCTIONS} - {"scope", "authorize"})
-def test_what_nothing_awaits_is_refused_around_async_views_too(name: str, function: Any) -> None:
-    with pytest.raises(TypeError, match=rf"^{name} must be .*not async"):
-        idempotent(**{name: function})
+@pytest.mark.parametrize("name", sorted({*POLICY_FUNCTIONS} - {"scope", "authorize"}))
+def test_what_nothing_awaits_is_refused_around_async_views_too(name: str) -> None:
+    for function in ASYNC:
+        with pytest.raises(TypeError, match=rf"^{name} must be .*not async"):
+            idempotent(**{name: function})
 
 
 @pytest.mark.parametrize("name", ["scope", "authorize"])
@@ -112,22 +114,22 @@ def test_an_async_scope_is_refused_by_a_class_with_sync_methods(alice: Person, s
     assert Ran.count == 0
 
 
-@pytest.mark.parametrize("function", ASYNC, ids=range(len(ASYNC)))
-def test_an_async_function_is_refused_where_a_rule_is_written(function: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match=r"^validator must be .*not async"):
-        KeyRule(validator=function)
-    with pytest.raises((TypeError, ValueError), match=r"^custom must be .*not async"):
-        FingerprintRule(custom=function)
-    with pytest.raises((TypeError, ValueError), match=r"^reshape must be .*not async"):
-        Profile(name="house", reshape=function)
+def test_an_async_function_is_refused_where_a_rule_is_written() -> None:
+    for function in ASYNC:
+        with pytest.raises((TypeError, ValueError), match=r"^validator must be .*not async"):
+            KeyRule(validator=function)
+        with pytest.raises((TypeError, ValueError), match=r"^custom must be .*not async"):
+            FingerprintRule(custom=function)
+        with pytest.raises((TypeError, ValueError), match=r"^reshape must be .*not async"):
+            Profile(name="house", reshape=function)
 
 
-@pytest.mark.parametrize("function", [*ASYNC, f"{__name__}.an_async_function"], ids=range(len(ASYNC) + 1))
 @pytest.mark.parametrize("name", ["SCOPE", "TENANT", "ENQUEUE"])
-def test_an_async_function_is_refused_in_the_settings(name: str, function: Any, settings: Any) -> None:
-    settings.IDEMPOTENCY = {name: function}
-    with pytest.raises(ValueError, match=rf"{name}.*not async"):
-        getattr(conf, name)
+def test_an_async_function_is_refused_in_the_settings(name: str, settings: Any) -> None:
+    for function in (*ASYNC, f"{__name__}.an_async_function"):
+        settings.IDEMPOTENCY = {name: function}
+        with pytest.raises(ValueError, match=rf"{name}.*not async"):
+            getattr(conf, name)
 
 
 @pytest.fixture
