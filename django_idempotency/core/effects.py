@@ -1,10 +1,14 @@
 """What is known about the effect of a record's request. Whatever a client or an operator is told follows from it."""
 
-from enum import StrEnum
-from typing import Any
+from __future__ import annotations
 
-from django_idempotency.core.replies import Reply
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
 from django_idempotency.core.states import Status
+
+if TYPE_CHECKING:
+    from django_idempotency.core.replies import Reply
 
 
 class Effect(StrEnum):

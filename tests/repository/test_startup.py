@@ -32,7 +32,7 @@ for name in given["imported"]:
 print(json.dumps(sorted(sys.modules)))
 """
 
-MOST_AFTER_SETUP = 12
+MOST_AFTER_SETUP = 13
 # Each layer that a process needs only when it serves requests, works, checks or shows the admin's pages.
 LATER = {"checks", "console", "contrib", "flow", "http", "management", "monitoring", "store"}
 PUBLIC = ["decorators", "middleware", "operations", "once", "reconciliation"]
@@ -44,7 +44,7 @@ def imported_by(apps: list[str], *imported: str, where: Path = ROOT, **settings:
     """The modules that a fresh process has imported after django.setup() with these apps, and these imports."""
     given = {"apps": [*apps, "django_idempotency"], "imported": imported, "settings": settings}
     command = [sys.executable, "-c", PROGRAM, json.dumps(given)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, where)))}
     found = subprocess.run(command, cwd=where, env=environment, check=True, capture_output=True, text=True)
     return set(json.loads(found.stdout))
 
