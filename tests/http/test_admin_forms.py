@@ -46,9 +46,16 @@ class OwnUserAdmin(IdempotentAdminMixin, UserAdmin):  # type: ignore[type-arg] #
     idempotency = {"operation": "staff.add"}
 
 
+class CopiedGroupAdmin(IdempotentAdminMixin, GroupAdmin):
+    save_as = True
+    idempotency = {"operation": "copies.add"}
+
+
 site.register(Group, OwnGroupAdmin)
 site.register(User, OwnUserAdmin)
-urlpatterns = [path("admin/", site.urls)]
+copies = AdminSite("copies")
+copies.register(Group, type("Deeper", (CopiedGroupAdmin,), {}))
+urlpatterns = [path("admin/", site.urls), path("copies/", copies.urls)]
 
 
 def staff(name: str = "alice") -> Client:
@@ -145,6 +152,28 @@ def test_a_form_without_a_key_and_the_form_of_an_old_object_are_as_before() -> N
     assert not IdempotencyKey.objects.exists()
 
 
+def test_save_as_new_adds_one_object() -> None:
+    client = staff()
+    page = f"/copies/auth/group/{Group.objects.create(name='editors').pk}/change/"
+    form = {**opened(client, page), "_saveasnew": "1"}
+    wrong = client.post(page, {**form, "name": ""})
+    assert (wrong.status_code, b"This field is required" in wrong.content) == (422, True)
+    for name in ("copy", "copy"):
+        copied = client.post(page, {**form, "name": name})
+        assert (copied.status_code, Group.objects.filter(name="copy").count()) == (302, 1)
+    assert copied["Idempotency-Replayed"] == "true"
+    User.objects.get().user_permissions.remove(Permission.objects.get(codename="add_group"))
+    assert client.post(page, {**form, "name": "copy"}).status_code == 403
+    for name in ("renamed", "renamed"):  # the other buttons change the object, as often as they are pressed
+        changed = client.post(page, {**opened_field(form), "name": name})
+        assert (changed.status_code, "Idempotency-Replayed" in changed) == (302, False)
+    assert IdempotencyKey.objects.count() == 1
+
+
+def opened_field(form: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in form.items() if name != "_saveasnew"}
+
+
 def test_an_admin_with_a_template_of_its_own_keeps_it() -> None:
     client = staff()
     page = client.get("/admin/auth/user/add/").content.decode()
@@ -155,7 +184,7 @@ def test_an_admin_with_a_template_of_its_own_keeps_it() -> None:
 
 def test_the_inventory_and_the_checks_know_the_form() -> None:
     found = {each.operation: each.shown_methods for each in take_inventory() if each.protection == "protected"}
-    assert found == {"own:auth_group_add": "POST", "staff.add": "POST"}
+    assert found == dict.fromkeys(["own:auth_group_add", "staff.add", "copies.add", "copies.add.save_as_new"], "POST")
     with atomic_requests():
         assert {each.id for each in said()} <= {"django_idempotency.W030"}
 
