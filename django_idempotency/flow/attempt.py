@@ -58,6 +58,7 @@ class Attempt:
     number: int = 1  # of this attempt, among those of the record
     age: float = 0.0  # seconds that the record had existed when this attempt began, by the database's clock
     finished: bool = False
+    failed_again: Exception | None = None  # what a repeat of the domain writes raised, after a deadlock for example
     derived: tuple[str, ...] = ()  # the first steps whose downstream keys the work asked for
     in_doubt: str | None = None  # of an operation: its step that began, and whose end was not seen
     settled: bool = False  # of an operation: every step is done, so its response is their result

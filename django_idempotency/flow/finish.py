@@ -90,7 +90,7 @@ def finish(
         try:
             with completion:
                 completion.begin_work()
-                result, stored = work()
+                result, stored = work() if remaining == limits.TRIES - 1 else _repeat(attempt, work)
                 completion.store(result)
                 ending.write(attempt, stored)
             break
@@ -117,6 +117,14 @@ def finish(
     attempt.finished = True
     ending.tell(attempt, stored)
     return result
+
+
+def _repeat(attempt: Attempt, work: Callable[[], T]) -> T:
+    try:
+        return work()
+    except Exception as error:
+        attempt.failed_again = error
+        raise
 
 
 def _check_unfinished(attempt: Attempt) -> None:

@@ -113,12 +113,17 @@ def _pick_up(row: IdempotencyKey) -> Attempt | None:
 
 
 def _continue(row: IdempotencyKey, *, actor: str, not_executed: "Release | None") -> Outcome:
-    """Take over from a process that is gone or that failed, as often as the settings allow."""
+    """Take over from a process that is gone or that failed, as often as the settings allow.
+
+    If the attempts are used up before their span is over, as by quick retries of a client, one more follows after it.
+    """
     if row.attempt_token is not None and row.attempts >= conf.ATTEMPTS:
-        left = conf.ATTEMPTS_SPAN - (row.read_at - row.created_at)
-        if left.total_seconds() > 0:  # quick retries of a client used them up
-            done = verdicts.postpone(row.ref, row.attempt_token, left.total_seconds())
+        end = row.created_at + conf.ATTEMPTS_SPAN
+        if row.read_at < end:
+            done = verdicts.postpone(row.ref, row.attempt_token, (end - row.read_at).total_seconds())
             return Outcome.POSTPONED if done else Outcome.OVERTAKEN
+        if row.last_run_at is not None and row.last_run_at < end:
+            return _run(_take_over(row, actor), row, not_executed=not_executed)
         return make_dead_letter(row.ref, row.attempt_token, 1, actor="resumer", reason="attempts used up")
     return _run(_take_over(row, actor), row, not_executed=not_executed)
 

@@ -16,6 +16,7 @@ from django.http.response import HttpResponseBase
 
 from django_idempotency.core.calls import Call
 from django_idempotency.core.decisions import InFlight
+from django_idempotency.core.links import docs_url
 from django_idempotency.core.policy import Mode, OnDisconnect, Transaction
 from django_idempotency.core.replies import Reply
 from django_idempotency.exceptions import LostFence, OutcomeUnknown, StoreUnavailable
@@ -213,8 +214,25 @@ class LeasedRequest:
                 raise
         proven = proves_nothing_happened(error, self.attempt)
         released = fail(self.attempt, error, proven=proven)
-        if not released and isinstance(error, Exception) and self.exchange.misleads(error):
-            return self.exchange.settled_response(self.attempt)
-        if proven and released and isinstance(error, Exception):
+        if released and proven and isinstance(error, Exception):
             return self.exchange.not_executed_response(error, self.attempt.number)
+        if (
+            not released
+            and isinstance(error, Exception)
+            and (self.is_of_a_repeat(error) or self.exchange.misleads(error))
+        ):
+            return self.exchange.settled_response(self.attempt)
         raise error
+
+    def is_of_a_repeat(self, error: Exception) -> bool:
+        """True if `write` raised this when it ran again: a 500 would call it a mistake of the request. It is logged."""
+        if error is not self.attempt.failed_again:
+            return False
+        logger.error(
+            "`write` of %s failed when it ran again after a deadlock or a lost connection. Make what it changes, a "
+            "serializer for example, inside it. See %s",
+            self.call.title,
+            docs_url("how-to/external-calls", "rules-for-write"),
+            exc_info=error,
+        )
+        return True

@@ -15,6 +15,7 @@ from testproject.payments import json_bodies, simulate
 from testproject.payments.authentication import authenticated, by_token
 from testproject.payments.charging import charge
 from testproject.payments.errors import answering_refusals, had_no_effect
+from testproject.payments.models import Payment
 from testproject.payments.payments import PaymentSerializer
 
 
@@ -37,8 +38,9 @@ async def create(request: IdempotentRequest) -> HttpResponse:
 
     def write() -> HttpResponse:
         record = request.idempotency.reference
-        payment = serializer.save(owner_id=request.user.pk, charge=charged.id, idempotency_key_id=record)
-        response = json_bodies.answer(*simulation.answer(201, serializer.data))
+        paid = {"charge": charged.id, "owner_id": request.user.pk, "idempotency_key_id": record}
+        payment = Payment.objects.create(**serializer.validated_data, **paid)
+        response = json_bodies.answer(*simulation.answer(201, PaymentSerializer(payment).data))
         response["Location"] = reverse("payment", args=[payment.pk])
         return response
 

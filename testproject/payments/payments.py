@@ -56,9 +56,13 @@ class PaymentViewSet(IdempotentMixin, mixins.RetrieveModelMixin, viewsets.Generi
         simulation.fail_after()
 
         def write() -> Response:
-            record = request.idempotency.reference
-            payment = serializer.save(owner_id=request.user.pk, charge=charged.id, idempotency_key_id=record)
-            status, data = simulation.answer(201, serializer.data)
+            paid = {
+                "charge": charged.id,
+                "owner_id": request.user.pk,
+                "idempotency_key_id": request.idempotency.reference,
+            }
+            payment = Payment.objects.create(**serializer.validated_data, **paid)
+            status, data = simulation.answer(201, self.get_serializer(payment).data)
             return Response(data, status, headers={"Location": reverse("payment", args=[payment.pk])})
 
         return request.idempotency.finish(write)

@@ -85,7 +85,8 @@ def create(request: IdempotentRequest) -> HttpResponse:
 
     def write() -> HttpResponse:
         record = request.idempotency.reference or None  # the key is optional here
-        payment = serializer.save(owner_id=request.user.pk, charge=charged.id, idempotency_key_id=record)
+        paid = {"charge": charged.id, "owner_id": request.user.pk, "idempotency_key_id": record}
+        payment = Payment.objects.create(**serializer.validated_data, **paid)
         return json_bodies.answer(*simulation.answer(200, as_charge(payment)))
 
     return request.idempotency.finish(write)

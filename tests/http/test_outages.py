@@ -53,6 +53,16 @@ def ride(op: Op) -> Reply:
     return json_reply(201, {"charge": op.effect("charged", reach, in_doubt="reconcile")})
 
 
+@operation("tests.outage_repeat")
+def repeated(op: Op) -> Reply:
+    return json_reply(201, {"charge": op.effect("charged", reach, in_doubt="repeat")})
+
+
+@idempotent(operation="tests.repeat", transaction="late", on_lost_lease="resume")
+def repeated_view(request: Any) -> HttpResponse:
+    return request.idempotency.run(repeated)  # type: ignore[no-any-return]
+
+
 @idempotent(operation="tests.ride", transaction="late", on_lost_lease="resume", not_executed=is_refusal)
 def ride_view(request: Any) -> HttpResponse:
     return request.idempotency.run(ride)  # type: ignore[no-any-return]
@@ -61,7 +71,9 @@ def ride_view(request: Any) -> HttpResponse:
 @pytest.fixture(autouse=True)
 def _served(settings: Any) -> None:
     Provider.is_away = True
-    settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": [path("pay", pay), path("ride", ride_view)]})
+    settings.ROOT_URLCONF = type(
+        "Urls", (), {"urlpatterns": [path("pay", pay), path("ride", ride_view), path("repeat", repeated_view)]}
+    )
 
 
 def let_pass(seconds: float) -> None:
@@ -129,3 +141,18 @@ def test_quick_retries_of_an_operation_do_not_make_it_a_dead_letter(alice: Perso
     IdempotencyKey.objects.update(attempts=10)
     maintenance.resume()
     assert IdempotencyKey.objects.get().status == "unknown", "it is younger than the span"
+
+
+@pytest.mark.parametrize(("is_away", "status"), [(False, "completed"), (True, "dead_letter")])
+def test_an_operation_whose_attempts_were_used_up_early_is_tried_at_the_end_of_the_span(
+    alice: Person, is_away: bool, status: str
+) -> None:
+    alice.post("/repeat")
+    IdempotencyKey.objects.update(attempts=10)
+    let_pass(601)
+    Provider.is_away = is_away
+    before = Ran.count
+    for _ in range(3):
+        maintenance.resume()
+        IdempotencyKey.objects.filter(status="unknown").update(reconcile_after=F("created_at"))
+    assert (IdempotencyKey.objects.get().status, Ran.count - before) == (status, 1)

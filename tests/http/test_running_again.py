@@ -11,6 +11,7 @@ from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.test.client import encode_multipart
 from django.urls import path
+from rest_framework import serializers
 from rest_framework.parsers import FileUploadParser, FormParser, JSONParser, MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -85,6 +86,38 @@ def test_the_second_run_finds_what_the_first_one_found(alice: Person, url: str, 
     assert first.json() == {"got": "money"}
     assert list(Group.objects.values_list("name", flat=True)) == ["money"]
     assert same_answer(first, alice.send(url, body, content_type))
+
+
+class GroupSerializer(serializers.ModelSerializer[Group]):
+    class Meta:
+        model = Group
+        fields = ("name",)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_writes_that_cannot_run_again_leave_an_unknown_outcome(
+    alice: Person, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A serializer is saved once: when `write` runs again, it refuses."""
+
+    class Late(IdempotentMixin, Authenticated):
+        idempotency = {"transaction": "late"}
+
+        def post(self, request: Request) -> Response:
+            serializer = GroupSerializer(data=request.data)
+            serializer.is_valid(raise_exception=True)
+
+            def write() -> Response:
+                serializer.save()
+                return Response({"got": store(serializer.data["name"] + " again")}, status=201)
+
+            return request.idempotency.finish(write)  # type: ignore[attr-defined, no-any-return]
+
+    settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": [path("it", Late.as_view(), name="it")]})
+    told = [alice.post("/it", {"name": "money"}) for _ in range(2)]
+    assert [(each.status_code, each.json()["code"]) for each in told] == [(409, "idempotency_outcome_unknown")] * 2
+    assert not Group.objects.exists()
+    assert "You cannot call `.save()` after accessing `serializer.data`" in caplog.text
 
 
 def test_a_file_that_the_view_closed_stays_closed(alice: Person, settings: Any) -> None:
