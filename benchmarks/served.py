@@ -55,8 +55,8 @@ def act_outside(request: HttpRequest) -> HttpResponse:
 
 
 bare = transaction.atomic(work)
-leased = idempotent(operation="leased", mode="leased", share_anonymous=True)(work)
-atomic = idempotent(operation="atomic", mode="atomic", share_anonymous=True)(work)
+leased = idempotent(operation="leased", mode="leased", share_anonymous=True, cache=True)(work)
+atomic = idempotent(operation="atomic", mode="atomic", share_anonymous=True, cache=True)(work)
 outside = idempotent(operation="outside", mode="leased", transaction="late", share_anonymous=True)(act_outside)
 
 

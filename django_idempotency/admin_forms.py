@@ -32,6 +32,7 @@ _POLICY: Final[Mapping[str, Any]] = {
     "required": False,  # other clients may post to the page
     "wait": timedelta(seconds=5),  # lets a second click wait for the response to the first
     "store": lambda status: status != _INVALID,
+    "published": False,  # the address of an admin may be a secret
 }
 
 

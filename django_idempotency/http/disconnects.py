@@ -1,19 +1,46 @@
 """Async views whose client disconnects: they finish within their lease, and a process bounds how many do."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine
 from contextlib import suppress
 from contextvars import Context, copy_context
-from typing import Any, Final, TypeVar
+from math import ceil
+from threading import Lock
+from typing import Any, Final, TypeAlias, TypeVar
 
 from django_idempotency.conf import conf
 from django_idempotency.flow.attempt import Attempt
-from django_idempotency.http.waiting import Places
 from django_idempotency.signals import logger
 
 T = TypeVar("T")
+Caller: TypeAlias = tuple[str, str]  # tenant and principal
 
-DISCONNECTED: Final = Places()
+CALLERS: Final = 10  # who may hang up as often as they are allowed to, before another caller has no place
+
+
+class Shares:
+    """The places for views without their client in this process. No caller has more than a share of them."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._taken: Counter[Caller] = Counter()
+
+    def take(self, caller: Caller, most: int) -> bool:
+        """Take a place; False if all of them, or all that one caller may have, are taken."""
+        with self._lock:
+            if self._taken.total() >= most or self._taken[caller] >= ceil(most / CALLERS):
+                return False
+            self._taken[caller] += 1
+            return True
+
+    def leave(self, caller: Caller) -> None:
+        with self._lock:
+            self._taken[caller] -= 1
+            self._taken += Counter()  # keeps no caller that has none
+
+
+DISCONNECTED: Final = Shares()
 
 
 async def finish_without_client(work: Coroutine[Any, Any, T], attempt: Attempt) -> T:
@@ -42,8 +69,9 @@ async def finish_without_client(work: Coroutine[Any, Any, T], attempt: Attempt) 
 async def _wait_for_lease(task: asyncio.Task[Any], attempt: Attempt) -> None:
     """Wait until the task is done, its lease is over, or the server cancels again."""
     most = conf.MAX_DISCONNECTED
-    reason = f"MAX_DISCONNECTED allows no more than {most} to finish"
-    if DISCONNECTED.take(most):
+    reason = f"MAX_DISCONNECTED allows no more than {most} to finish, and {ceil(most / CALLERS)} of one caller"
+    caller = attempt.call.tenant, attempt.call.principal
+    if DISCONNECTED.take(caller, most):
         try:
             while not task.done() and attempt.lease_left > 0:
                 await asyncio.wait([task], timeout=attempt.lease_left)
@@ -51,7 +79,7 @@ async def _wait_for_lease(task: asyncio.Task[Any], attempt: Attempt) -> None:
         except asyncio.CancelledError:
             reason = "the server has cancelled it again"
         finally:
-            DISCONNECTED.leave()
+            DISCONNECTED.leave(caller)
     if not task.done():
         operation = attempt.call.operation
         logger.warning("The view of %s is cancelled: its client has disconnected, and %s.", operation, reason)

@@ -16,6 +16,7 @@ from django.utils.functional import Promise
 
 from django_idempotency.core.links import docs_url
 from django_idempotency.exceptions import StoreUnavailable
+from django_idempotency.management.tables import escape, escape_lines
 from django_idempotency.monitoring.units import format_moment
 from django_idempotency.store.limits import name_error
 from django_idempotency.store.records import alias
@@ -28,7 +29,7 @@ class CommandError(base.CommandError):
     """Django's error, which prints its class and its text, with what `--json` prints for programs."""
 
     def __init__(self, message: str, code: str = "error", **details: Any) -> None:
-        super().__init__(message)
+        super().__init__(escape_lines(message))
         self.code, self.details = code, details
 
 
@@ -71,7 +72,7 @@ class PackageCommand(BaseCommand):
     def say(self, text: str) -> None:
         """Write for a person, unless the person wants silence."""
         if self._verbosity:
-            self.stdout.write(text)
+            self.stdout.write(escape_lines(text))
 
     def write_json(self, data: Any) -> None:
         """Write one document. Times are RFC 3339 in UTC."""
@@ -111,7 +112,7 @@ def _encode(value: Any) -> Any:
 
 def describe_failure(error: Error | StoreUnavailable) -> str:
     """Return the class and the first line of a database's error; what follows may quote a row."""
-    return f"The database did not answer, or reported an error: {name_error(error)}"
+    return f"The database did not answer, or reported an error: {escape(name_error(error))}"
 
 
 def check_seconds(options: dict[str, Any], *names: str) -> None:

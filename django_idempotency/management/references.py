@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from django_idempotency.flow.resolve import Reference, find_record
 from django_idempotency.management.base import CommandError, choose_database, parse_text
+from django_idempotency.management.tables import escape
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.store import records
 
@@ -64,7 +65,7 @@ def _find_by_key(key: str, scope: str, using: str) -> list[IdempotencyKey]:
 def _describe_ambiguity(found: list[IdempotencyKey]) -> CommandError:
     shown = found[:_MOST_SHOWN]
     number = str(len(found)) if len(found) <= _MOST_SHOWN else f"more than {_MOST_SHOWN}"
-    lines = [f"  {row.id}  {row.status}  {row.operation}  scope {row.scope}" for row in shown]
+    lines = [f"  {row.id}  {row.status}  {escape(row.operation)}  scope {escape(row.scope)}" for row in shown]
     text = "\n".join([f"This key has {number} records, in several scopes: give an id, or --scope.", *lines])
     names = ("id", "status", "operation", "tenant", "principal", "scope")
     details = [{name: getattr(row, name) for name in names} for row in shown]

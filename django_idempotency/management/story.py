@@ -14,6 +14,7 @@ from django_idempotency.console.wording import STATES
 from django_idempotency.core.states import Status
 from django_idempotency.management.decisions import describe_steps, find_doubtful, list_commands
 from django_idempotency.management.references import Target
+from django_idempotency.management.tables import escape
 from django_idempotency.models import IdempotencyEvent
 from django_idempotency.monitoring.units import format_clock, format_duration, format_interval
 
@@ -30,7 +31,7 @@ def write_story(
     """Yield the lines of the story. Messages of exceptions are content."""
     row = target.row
     state, outlook = STATES[Status(row.status)], describe_outlook(row)
-    yield f"{row.operation or row.scope}: {_paint(style, _STATE_TONES.get(state.tone, ''))(str(state.label))}"
+    yield f"{escape(row.operation or row.scope)}: {_paint(style, _STATE_TONES.get(state.tone, ''))(str(state.label))}"
     yield from _wrap(str(outlook.meaning), width, _INDENT)
     if outlook.warning:
         yield from map(style.WARNING, _wrap(f"Warning: {outlook.warning}", width, _INDENT))
@@ -38,7 +39,7 @@ def write_story(
     facts = [fact for fact in list_facts(row, events, outlook) if fact[1]]
     column = max(len(name) for name, _ in facts) + 2
     for name, text in facts:
-        yield f"{_INDENT}{name:<{column}}{text}"
+        yield f"{_INDENT}{name:<{column}}{escape(text)}"
     yield ""
     yield "What happened"
     for entry in build_timeline(row, events):
@@ -47,7 +48,7 @@ def write_story(
         yield ""
         yield "What you can do"
         for command, label in commands:
-            yield f"{_INDENT}{command}"
+            yield f"{_INDENT}{escape(command)}"
             yield f"{_INDENT * 2}{label}"
 
 
@@ -82,7 +83,7 @@ def _write_entry(entry: Entry, style: Style, width: int, *, content: bool) -> It
     when = format_clock(entry.at) if entry.at else ""
     paint = _paint(style, _TONES.get(entry.tone, ""))
     about = f" ({entry.cite})" if entry.cite else ""
-    by = f", by {entry.actor}" if entry.actor else ""
+    by = f", by {escape(entry.actor)}" if entry.actor else ""
     yield f"{_INDENT}{when:<19}  {paint(str(entry.title))}{by}{about}"
     message = entry.message if content or not entry.message else "The message of the exception is shown with --body."
     trace = f"trace or request: {entry.trace}" if entry.trace else ""
@@ -91,6 +92,7 @@ def _write_entry(entry: Entry, style: Style, width: int, *, content: bool) -> It
 
 
 def _wrap(text: str, width: int, indent: str) -> list[str]:
+    text = escape(" ".join(text.split()))
     return wrap(text, max(width, 40), initial_indent=indent, subsequent_indent=indent, break_long_words=False)
 
 

@@ -11,12 +11,15 @@ import pytest
 from django.contrib.admin import AdminSite
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group, Permission, User
+from django.http import HttpRequest, HttpResponse
 from django.test import Client
 from django.urls import path
 
 from django_idempotency.admin_forms import IdempotentAdminMixin
+from django_idempotency.decorators import idempotent
 from django_idempotency.exceptions import Misplaced
-from django_idempotency.http.inventory import take_inventory
+from django_idempotency.http.inventory import list_endpoints, take_inventory
+from django_idempotency.http.rules import list_rules
 from django_idempotency.models import IdempotencyKey
 from tests.checks.messages import said
 from tests.kit.http import Ran, atomic_requests
@@ -198,3 +201,27 @@ def test_the_mixin_may_be_part_of_another() -> None:
     base = type("OfTheProject", (IdempotentAdminMixin,), {"idempotency": {"operation": "of the project"}})
     admin: Any = type("Groups", (base, GroupAdmin), {})
     assert admin.add_view._idempotency.given["operation"] == "of the project"
+
+
+@idempotent
+def merge(request: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
+
+class WithViewOfItsOwn(OwnGroupAdmin):
+    def get_urls(self) -> list[Any]:
+        return [path("merge/", self.admin_site.admin_view(merge), name="merge"), *super().get_urls()]
+
+
+class Hidden:
+    site = AdminSite("hidden")
+    site.register(Group, WithViewOfItsOwn)
+    urlpatterns = [path("backoffice-7f3a9/", site.urls)]
+
+
+def test_the_public_rules_do_not_print_the_address_of_the_admin() -> None:
+    assert {each.operation for each in list_endpoints(Hidden) if each.policy} == {
+        "hidden:auth_group_add",
+        "hidden:merge",
+    }
+    assert list_rules(Hidden, "/") == []

@@ -288,26 +288,27 @@ def test_the_setting_may_cancel_all(alice: Person, settings: Any) -> None:
     assert (state(), Held.cancelled) == (("unknown", 0), 1)
 
 
+async def hang_up(key: str, person: Person) -> tuple[Moment, asyncio.Future[None]]:
+    Held.moment = moment = Moment()
+    exchange = Exchange("/function", person, key=key)
+    running = asyncio.ensure_future(exchange.run())
+    await moment.wait()
+    exchange.gone.set()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    return moment, running
+
+
 def test_above_the_bound_it_is_cancelled(alice: Person, settings: Any, caplog: pytest.LogCaptureFixture) -> None:
     settings.IDEMPOTENCY = {"MAX_DISCONNECTED": 1}
 
-    async def hang_up(key: str) -> tuple[Moment, asyncio.Future[None]]:
-        Held.moment = moment = Moment()
-        exchange = Exchange("/plain", alice, key=key)
-        running = asyncio.ensure_future(exchange.run())
-        await moment.wait()
-        exchange.gone.set()
-        for _ in range(20):
-            await asyncio.sleep(0)
-        return moment, running
-
     async def scenario() -> None:
-        first, finishing = await hang_up("first")
-        _, cancelled = await hang_up("second")
+        first, finishing = await hang_up("first", alice)
+        _, cancelled = await hang_up("second", alice)
         await asyncio.wait_for(cancelled, PATIENCE)
         first.go_on.set()
         await asyncio.wait_for(finishing, PATIENCE)
-        third, finishing = await hang_up("third")
+        third, finishing = await hang_up("third", alice)
         third.go_on.set()
         await asyncio.wait_for(finishing, PATIENCE)
 
@@ -315,6 +316,23 @@ def test_above_the_bound_it_is_cancelled(alice: Person, settings: Any, caplog: p
     found = dict(IdempotencyKey.objects.values_list("key", "status"))
     assert found == {"first": "completed", "second": "unknown", "third": "completed"}
     assert "MAX_DISCONNECTED" in caplog.text
+
+
+def test_one_caller_who_hangs_up_takes_no_place_of_another(alice: Person, settings: Any) -> None:
+    settings.IDEMPOTENCY = {"MAX_DISCONNECTED": 2}
+    bob = Person("bob")
+
+    async def scenario() -> None:
+        views = [await hang_up(key, person) for key, person in (("alice", alice), ("bob", bob))]
+        _, cancelled = await hang_up("again", alice)
+        await asyncio.wait_for(cancelled, PATIENCE)
+        for moment, finishing in views:
+            moment.go_on.set()
+            await asyncio.wait_for(finishing, PATIENCE)
+
+    asyncio.run(scenario())
+    found = dict(IdempotencyKey.objects.values_list("key", "status"))
+    assert found == {"alice": "completed", "bob": "completed", "again": "unknown"}
 
 
 @leaves_its_connection

@@ -11,6 +11,7 @@ from django_idempotency.management.base import (
     choose_database,
     describe_failure,
 )
+from django_idempotency.management.tables import escape
 from django_idempotency.monitoring.findings import Code, Finding, Severity, describe_plainly
 from django_idempotency.monitoring.health import examine
 from django_idempotency.monitoring.places import Place, list_places
@@ -108,7 +109,8 @@ class Command(PackageCommand):
             Severity.ADVICE: self.style.NOTICE,
         }
         for each in found:
-            self.say(f"{styles[each.severity](each.severity.value)} {each.code.value}: {describe_plainly(each)}")
+            severity = styles[each.severity](each.severity.value)
+            self.say(f"{severity} {each.code.value}: {escape(describe_plainly(each))}")
             if each.code in LISTED_BY:
                 self.say(f"    python manage.py idempotency_list {LISTED_BY[each.code]}")
             self.say(f"    {each.runbook or each.url}")

@@ -12,6 +12,7 @@ from django_idempotency.core.progress import StepState
 from django_idempotency.management.base import PackageCommand, add_database, add_json
 from django_idempotency.management.references import add_reference, find_target
 from django_idempotency.management.story import write_story
+from django_idempotency.management.tables import escape
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.monitoring.units import format_moment
 
@@ -98,4 +99,4 @@ def describe_event(event: IdempotencyEvent, *, content: bool) -> dict[str, Any]:
 
 
 def _as_text(value: Any) -> str:
-    return format_moment(value) if hasattr(value, "tzinfo") else str(value)
+    return format_moment(value) if hasattr(value, "tzinfo") else escape(str(value))

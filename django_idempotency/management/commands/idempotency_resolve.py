@@ -10,6 +10,7 @@ from django_idempotency.core.replies import NO_BODY
 from django_idempotency.management.base import CommandError, PackageCommand, add_database, add_json, parse_text
 from django_idempotency.management.decisions import carry_out_action, describe_effect, find_refusal
 from django_idempotency.management.references import Target, add_reference, find_target
+from django_idempotency.management.tables import escape
 
 AS_LANDED: Final = "mark as succeeded and store a response with this status; write your own missing rows first"
 NO_BODY_GIVEN: Final = "Give the response's --body, or --body '' if it has none: every retry would get none."
@@ -74,7 +75,7 @@ class Command(PackageCommand):
     def _confirm(self, action: Action, target: Target, given: dict[str, Any]) -> None:
         with override("en"):
             risk, refusal = str(action.risk), find_refusal(action, target)
-        self.say(f"{target.row.operation} {target.row.id}, `{target.row.status}`")
+        self.say(f"{escape(target.row.operation)} {target.row.id}, `{target.row.status}`")
         self.say(fill(describe_effect(action, target, **given), self.width))
         self.say(self.style.WARNING(fill(f"This will be refused: {refusal}" if refusal else risk, self.width)))
         if input("Type 'yes' to do it: ") != "yes":

@@ -9,6 +9,7 @@ from django_idempotency.console.wording import STATES
 from django_idempotency.core.states import Status
 from django_idempotency.management.base import PackageCommand, add_database, add_json, choose_database
 from django_idempotency.management.jobs import format_counts
+from django_idempotency.management.tables import escape
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.monitoring.health import Health, health
 from django_idempotency.monitoring.rules import JobRun
@@ -33,7 +34,7 @@ class Command(PackageCommand):
             return
         self.say("\n".join(format_lines(counts, now)))
         for complaint in now.complaints:
-            self.say(self.style.ERROR(f"! {complaint}"))
+            self.say(self.style.ERROR(f"! {escape(str(complaint))}"))
 
 
 def count_statuses(using: str) -> dict[str, int]:
