@@ -35,7 +35,7 @@ _VALUES: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("arguments", "code", "progress", "recovery_point", "run_name"), ""),
     **dict.fromkeys(("cap", "pick_up", "since", "steps_done", "then", "wait"), 1),
     "read_token": uuid4(),
-    "success": True,
+    **dict.fromkeys(("counts", "derived", "success", "wrote"), True),
 }
 
 
