@@ -44,9 +44,9 @@ def served(folder: Path, database: str, **more: str) -> Iterator[Site]:
         yield site
 
 
-@pytest.fixture(params=["off", "on"])
+@pytest.fixture(params=["off", pytest.param("on", marks=pytest.mark.soak)])
 def site(request: pytest.FixtureRequest, django_db_blocker: DjangoDbBlocker) -> Iterator[Site]:
-    """ATOMIC_REQUESTS off and on."""
+    """ATOMIC_REQUESTS off and, in the long run, on."""
     with ready(request.getfixturevalue(request.param), django_db_blocker) as site:
         yield site
 

@@ -77,7 +77,13 @@ def test_the_view_finishes_and_the_retry_gets_its_answer(served: Served, kind: K
 
 
 @every_server
-@pytest.mark.parametrize("environment", [{"IDEMPOTENCY_LEASE_SECONDS": "2"}, CANCELLING], ids=["lease over", "policy"])
+@pytest.mark.parametrize(
+    "environment",
+    [
+        pytest.param(CANCELLING, id="policy"),
+        pytest.param({"IDEMPOTENCY_LEASE_SECONDS": "2"}, id="lease over", marks=pytest.mark.soak),
+    ],
+)
 def test_when_it_is_cancelled_the_outcome_is_unknown(served: Served, kind: Kind, environment: dict[str, str]) -> None:
     account, key = new(), new()
     with served(kind, **environment) as site:
@@ -88,7 +94,7 @@ def test_when_it_is_cancelled_the_outcome_is_unknown(served: Served, kind: Kind,
         assert ASYNC.effects(site, account) == 1
 
 
-@pytest.mark.parametrize("kind", PATIENT)
+@pytest.mark.parametrize("kind", ["uvicorn", pytest.param("hypercorn", marks=pytest.mark.soak)])
 def test_a_server_that_ends_lets_the_view_finish(served: Served, kind: Kind) -> None:
     account, key = new(), new()
     with served(kind, *PATIENT[kind]) as site:

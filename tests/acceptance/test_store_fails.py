@@ -40,9 +40,6 @@ CLAIM_LIMIT_SECONDS = 2
 CONNECTING_SECONDS = 3  # a driver's own floor for a new connection, and the answer's way back
 
 
-off_and_at_last_on = pytest.mark.parametrize("site", ["off", pytest.param("on", marks=pytest.mark.soak)], indirect=True)
-
-
 def echo(site: Site, key: str) -> Answer:
     """Anonymous, so that nothing before the claim asks the database."""
     return site.anyone.post_bytes("/conformance/echo", b"one", key=quoted(key))
@@ -68,7 +65,6 @@ def test_while_the_store_is_out_nothing_runs(wired: Wired, fail: Callable[[Cable
     assert wired.site.executions() == len(keys)
 
 
-@off_and_at_last_on
 def test_a_database_that_another_process_is_writing_to_is_unavailable(site: Site, vendor: str) -> None:
     if vendor != "sqlite":
         pytest.skip("only SQLite has one lock for all writers; the other databases are cut off instead")
