@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import ceil
 from typing import Any, Final
 from uuid import UUID
@@ -78,8 +79,20 @@ def accepted_response(call: Call, retry_after: int | None = None) -> HttpRespons
     wait = call.policy.retry_hint.total_seconds() if retry_after is None else retry_after
     headers = {"Cache-Control": "no-store", "Retry-After": str(max(1, ceil(wait)))}
     address = status_address(call)
+    if address is None and call.policy.receipts is None:
+        _report_no_address(call.operation)
     headers |= {"Content-Type": "application/json"} | ({"Location": address} if address else {})
     return HttpResponse(problems.dump(body), status=202, headers=headers)
+
+
+@lru_cache(maxsize=1024)
+def _report_no_address(operation: str) -> None:
+    """Tell the developer once in each process."""
+    logger.warning(
+        "The 202 of the operation %r has no Location, so its client cannot poll. Include django_idempotency.urls, and "
+        "set receipts=True in the policy if its view is a plain Django view; receipts=False if it needs none.",
+        operation,
+    )
 
 
 def status_address(call: Call) -> str | None:

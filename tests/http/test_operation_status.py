@@ -214,8 +214,13 @@ def test_a_scope_of_the_endpoint_or_of_the_project_tells_whose_work_it_is(alice:
     assert IdempotencyKey.objects.filter(principal="tenant:acme").count() == 2
 
 
-def test_work_that_nobody_can_be_asked_about_has_no_address(alice: Person) -> None:
+def test_work_that_nobody_can_be_asked_about_has_no_address(alice: Person, caplog: pytest.LogCaptureFixture) -> None:
+    """Its developer is told once, and its clients send the request again."""
     assert "Location" not in alice.post("/closed")
+    assert "Location" not in alice.post("/closed")
+    assert [each.getMessage().count("receipts=True") for each in caplog.records if "Location" in each.getMessage()] == [
+        1
+    ]
 
 
 def test_a_handler_in_one_transaction_cannot_hand_over(alice: Person) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.contrib.auth.decorators import permission_required
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
-from django.test import Client
+from django.test import AsyncClient, Client
 from django.urls import include, path
 from rest_framework.authentication import SessionAuthentication, TokenAuthentication
 from rest_framework.authtoken.models import Token
@@ -326,3 +327,16 @@ def test_nothing_is_computed_for_a_caller_whom_the_endpoint_does_not_know(
         assert receipt(anonymous, "/rest").status_code == 401
         assert receipt(anonymous, "/nowhere").status_code == 404
     assert scopes == []
+
+
+@pytest.mark.parametrize("where", ["/rest", "/set/", "/ninja/pay", "/ninja/apay", "/authorized"])
+def test_an_asgi_server_asks_the_same(alice: Person, where: str) -> None:
+    alice.post(where, headers=ACME)
+    for name, statuses in (("alice", [200, 200]), ("bob", [ASKED[where], 403 if where == "/authorized" else 404])):
+        client = AsyncClient()
+        client.force_login(User.objects.get_or_create(username=name)[0])
+        told = async_to_sync(client.get)(
+            "/idempotency/keys/", {"path": where}, headers={"Idempotency-Key": KEY, "X-Account": "acme"}
+        )
+        there = async_to_sync(client.get)(f"/idempotency/operations/{IdempotencyKey.objects.get().id}/", headers=ACME)
+        assert [told.status_code, there.status_code] == statuses
