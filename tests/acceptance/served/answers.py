@@ -64,7 +64,7 @@ def gone(request: HttpRequest) -> HttpResponse:
     return HttpResponse(b"kept", status=201)
 
 
-@protected(profile=Profile(name="published", strict=True, documentation=RULES))
+@protected(profile=Profile(name="published", strict=True, documentation=RULES), receipts=True)
 def strict(request: HttpRequest) -> HttpResponse:
     Journal(settings.VAR).pass_gate()
     return HttpResponse(b"strict", status=201)
