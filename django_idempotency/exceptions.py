@@ -128,6 +128,10 @@ class NoPrincipal(IdempotencyError):
     Authenticate the request, give the policy a `scope` function, or set `share_anonymous=True`.
     """
 
+    def __init__(self, message: str = "", *, unknown_credentials: bool = False) -> None:
+        super().__init__(message)
+        self.unknown_credentials = unknown_credentials  # the request has some, which name no caller here
+
 
 class UnreadBody(IdempotencyError):
     """The request's body was read as a stream before its fingerprint was made.

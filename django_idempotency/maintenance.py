@@ -13,8 +13,8 @@ from django.db.models import QuerySet
 
 from django_idempotency import signals
 from django_idempotency.conf import conf
-from django_idempotency.core.effects import Effect, members_of
-from django_idempotency.core.problems import ABANDONED, render
+from django_idempotency.core.effects import Effect
+from django_idempotency.core.problems import ABANDONED, members_of, render
 from django_idempotency.core.profiles import IETF
 from django_idempotency.core.states import Status
 from django_idempotency.flow.claim import lapse

@@ -8,7 +8,6 @@ from django.db.models import Q, Value
 from django.utils.translation import gettext_lazy as _
 
 from django_idempotency.core.audit import Kind
-from django_idempotency.core.effects import Effect, effect_of
 from django_idempotency.core.refs import Ref, derive_key
 from django_idempotency.core.states import LostLease, Status
 from django_idempotency.fields import ExactCharField, PresentIndex, StatementNow
@@ -170,11 +169,6 @@ class IdempotencyKey(models.Model):
     def grace_left(self) -> float:
         """Seconds until a late effect of the last attempt can no longer arrive; 0 if there was none."""
         return 0.0 if self.grace_until is None else (self.grace_until - self.read_at).total_seconds()
-
-    @property
-    def effect(self) -> Effect:
-        """What is known about the effect of the request that the record was claimed for."""
-        return effect_of(Status(self.status), self.response_status, self.grace_left, traced=self.traced)
 
     @property
     def traced(self) -> bool:

@@ -10,10 +10,11 @@ from django.utils.translation import gettext_lazy
 
 from django_idempotency.conf import conf
 from django_idempotency.console.actions import Action
-from django_idempotency.console.wording import STATES, quote
+from django_idempotency.console.wording import BEGUN, STATES, quote
 from django_idempotency.core.comparison import read_secret_id
 from django_idempotency.core.links import docs_url
 from django_idempotency.core.states import Status
+from django_idempotency.core.transitions import Event
 from django_idempotency.flow.settle import DoubtfulStep, doubtful_step
 from django_idempotency.flow.unattended import (
     has_reconciler,
@@ -48,9 +49,12 @@ class Outlook:
     needs_verdict: bool  # nothing runs until it is known what happened
     can_be_asked: bool = True
     warning: str = ""  # why this process cannot tell a retry from another request
+    has_written: bool = False  # its acceptance committed writes, which a retry of the client would make again
 
     def allows(self, action: Action) -> bool:
-        """True unless no reconciler is registered, or this process cannot compare the record and replays would end."""
+        """True unless the action would be rejected, or would let something happen a second time."""
+        if action.event is Event.DISMISS and self.has_written:
+            return False
         return not (action.polls and not self.can_be_asked) and not (action.ends_replays and self.warning)
 
     @property
@@ -63,12 +67,13 @@ def describe_outlook(row: Any) -> Outlook:
     """Return who acts next and when; of an unknown outcome also the number of the try, or who is missing."""
     status = Status(row.status)
     outlook = Outlook(
-        STATES[status].meaning,
+        BEGUN if status is Status.FAILED_RETRYABLE and row.traced else STATES[status].meaning,
         describe_next(row),
         is_late(row),
         _SECTIONS.get(status, ""),
         needs_verdict=status in Status.IN_DOUBT,
         warning=describe_unreadable(row),
+        has_written=row.wrote,
     )
     return _refine(outlook, row) if status is Status.UNKNOWN else outlook
 
@@ -186,6 +191,16 @@ def describe_danger(action: Action, row: Any) -> str:
     """Return why this process must not end the record's replays; empty if it may, and for every other action."""
     warning = describe_unreadable(row) if action.ends_replays else ""
     return f"{warning} {_('Until then the record must not expire: a retry would run again.')}" if warning else ""
+
+
+def describe_written(action: Action, row: Any) -> str:
+    """Return why work cannot be marked as not executed; empty if it can, and for every other action."""
+    if action.event is not Event.DISMISS or not row.wrote:
+        return ""
+    return _(
+        "The acceptance of this work committed writes, and a retry of the client would make them again. Reset and "
+        "retry reconciliation, or store a response."
+    )
 
 
 def _describe_unattended(row: Any) -> str:

@@ -23,7 +23,7 @@ from django_idempotency.console.keyset import Rows
 from django_idempotency.console.outlook import describe_outlook
 from django_idempotency.console.relations import decode_scope, find_related
 from django_idempotency.console.timeline import build_story, count_mismatches, load_steps
-from django_idempotency.console.wording import badge, format_size, shorten_key
+from django_idempotency.console.wording import EFFECTS, badge, format_size, shorten_key
 from django_idempotency.core.links import docs_url
 from django_idempotency.core.progress import Step
 from django_idempotency.core.states import Status
@@ -79,6 +79,7 @@ def build_context(row: Any, request: HttpRequest, site: AdminSite) -> dict[str, 
         "row": row,
         "badge": badge(row.status),
         "outlook": outlook,
+        "effect": EFFECTS[records.read_effect(row)],
         "bar": measure_lease(row),
         "may_see_content": may_see,
         "content": _load_content(row, context["steps"]) if may_see else None,

@@ -12,6 +12,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from django_idempotency.core.effects import Effect
 from django_idempotency.core.states import Status
 from django_idempotency.flow.settle import Outcome
 from django_idempotency.monitoring.units import format_interval, format_number
@@ -63,7 +64,7 @@ STATES: Final[Mapping[Status, State]] = {  # in the order of filters and charts
     ),
     Status.FAILED_RETRYABLE: State(
         gettext_lazy("failed, can be retried"),
-        gettext_lazy("It is proven that nothing happened. The next request with this key runs."),
+        gettext_lazy("It was not executed. The next request with this key runs."),
         "again",
     ),
     Status.EXPIRED: State(
@@ -72,6 +73,14 @@ STATES: Final[Mapping[Status, State]] = {  # in the order of filters and charts
         "quiet",
     ),
 }
+EFFECTS: Final[Mapping[Effect, Text]] = {  # what clients are told too
+    Effect.NONE: gettext_lazy("none, and a new key is safe"),
+    Effect.POSSIBLE: gettext_lazy("possible, in full or in part; a new key is not safe"),
+    Effect.DONE: gettext_lazy("done; a new key would make it happen twice"),
+}
+BEGUN: Final = gettext_lazy(
+    "A part of it may have taken effect. The next request with this key continues it, with the same downstream keys."
+)
 COUNTS: Final[Mapping[str, Text]] = {  # of a maintenance job; another name is shown as it is
     Outcome.LANDED: gettext_lazy("settled as succeeded"),
     Outcome.NOT_EXECUTED: gettext_lazy("settled as not executed"),

@@ -1,14 +1,8 @@
 """What is known about the effect of a record's request. Whatever a client or an operator is told follows from it."""
 
-from __future__ import annotations
-
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
 
 from django_idempotency.core.states import Status
-
-if TYPE_CHECKING:
-    from django_idempotency.core.replies import Reply
 
 
 class Effect(StrEnum):
@@ -17,12 +11,6 @@ class Effect(StrEnum):
     NONE = "none"  # there is none, and none can follow
     POSSIBLE = "possible"  # there may be one, or a part of one, or it may still follow
     DONE = "done"  # it happened: the response was a success
-
-
-def members_of(effect: Effect, reply: Reply | None = None) -> dict[str, Any]:
-    """Return what an error response says about the effect: of a success also its status."""
-    first = {"first_status": reply.status} if effect is Effect.DONE and reply is not None else {}
-    return {"effect": effect.value, "safe_new_key": effect is Effect.NONE, **first}
 
 
 def effect_of(

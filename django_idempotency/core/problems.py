@@ -126,17 +126,24 @@ NO_PRINCIPAL: Final = Problem(
     gettext_noop("Each idempotency key belongs to one authenticated caller. Send credentials with the request."),
     stripe_type="invalid_request_error",
 )
+UNKNOWN_CREDENTIALS: Final = gettext_noop(
+    "The credentials of this request name no caller here, and it is not treated as anonymous while it has any. Send "
+    "valid credentials, or none."
+)
 NOTHING_DONE: Final = Problem(
     NotExecuted.code,
     gettext_noop("Nothing was done"),
-    gettext_noop("The operation was not executed and had no effect. Send the same request again later."),
+    gettext_noop(
+        "The operation was not executed and had no effect. Send the same request again, with the same key, after the "
+        "seconds in Retry-After."
+    ),
 )
 UNAVAILABLE: Final = Problem(
     StoreUnavailable.code,
     gettext_noop("Temporarily unavailable"),
     gettext_noop(
-        "The request could not be protected against being executed twice, so it was not executed. "
-        "Send the same request again later."
+        "The request could not be protected against being executed twice, so it was not executed. Send the same "
+        "request again, with the same key, after the seconds in Retry-After."
     ),
 )
 EXHAUSTED: Final = Problem(
@@ -177,7 +184,13 @@ PROBLEMS: Final = (
     ABANDONED,
     NOT_FOUND,
 )
-DETAILS: Final = (*(problem.detail for problem in PROBLEMS), *REUSED.values(), *GONE.values(), BEGUN)
+DETAILS: Final = (
+    *(problem.detail for problem in PROBLEMS),
+    *REUSED.values(),
+    *GONE.values(),
+    BEGUN,
+    UNKNOWN_CREDENTIALS,
+)
 
 
 def explain_missing_key(profile: Profile, strict: bool, *lookalikes: str) -> str:
@@ -196,6 +209,12 @@ def explain_mismatch(effect: Effect, differs_in: Sequence[str]) -> str:
 def explain_expiry(effect: Effect) -> str:
     """Return the detail of EXPIRED."""
     return f"{EXPIRED.detail} {GONE[effect]}"
+
+
+def members_of(effect: Effect, reply: Reply | None = None) -> dict[str, Any]:
+    """Return what an error response says about the effect: of a success also its status."""
+    first = {"first_status": reply.status} if effect is Effect.DONE and reply is not None else {}
+    return {"effect": effect.value, "safe_new_key": effect is Effect.NONE, **first}
 
 
 def choose_code(profile: Profile, problem: Problem) -> str:

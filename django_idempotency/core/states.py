@@ -43,7 +43,7 @@ _MEANINGS: Final = {
     Status.IN_PROGRESS: "An attempt holds the lease; if the lease expires, the outcome becomes unknown.",
     Status.COMPLETED: "The response is stored, whether a success or an error, and is kept until it expires.",
     Status.FAILED: "Ended without a response from the view; an error response is stored and kept until it expires.",
-    Status.FAILED_RETRYABLE: "It is proven that nothing happened; the next request claims it.",
+    Status.FAILED_RETRYABLE: "Not executed, or released by the policy; the next request claims it.",
     Status.UNKNOWN: "It is not known whether the effect happened; a reconciler, a webhook or an operator settles it.",
     Status.DEAD_LETTER: "The reconciler gave up; an operator or a late webhook settles it.",
     Status.EXPIRED: "Kept for audit and never replayed; the reaper deletes it when its audit time ends.",

@@ -29,9 +29,9 @@ from django_idempotency.core.decisions import (
     TooEarly,
     decide,
 )
-from django_idempotency.core.effects import Effect, members_of
+from django_idempotency.core.effects import Effect
 from django_idempotency.core.links import docs_url
-from django_idempotency.core.problems import EXHAUSTED, render
+from django_idempotency.core.problems import EXHAUSTED, members_of, render
 from django_idempotency.core.refs import Ref
 from django_idempotency.core.states import Status
 from django_idempotency.exceptions import StoreUnavailable

@@ -10,6 +10,7 @@ from django_idempotency.core.effects import Effect
 from django_idempotency.core.policy import AfterExpiry, Policy
 from django_idempotency.core.problems import Problem
 from django_idempotency.core.profiles import IETF, Profile, Shape
+from django_idempotency.core.replies import Reply
 from django_idempotency.core.states import Status
 
 Schema: TypeAlias = dict[str, Any]
@@ -17,20 +18,24 @@ Register: TypeAlias = Callable[[str, Schema], Schema]  # adds a component, and r
 
 _REFERENCE: Final = problems.EXAMPLE_KEY  # of a record; it is a UUID too
 _INSTANCE: Final = f"urn:uuid:{_REFERENCE}"
-_SAME_KEY: Final = {"safe_new_key": False, "operation_ref": _REFERENCE, "instance": _INSTANCE}
-_NEW_KEY: Final = {"safe_new_key": True}
+_RECORD: Final = {"operation_ref": _REFERENCE, "instance": _INSTANCE}
+_POSSIBLE: Final = problems.members_of(Effect.POSSIBLE)
+_NONE: Final = problems.members_of(Effect.NONE)
 # The members that a problem has besides those of RFC 9457 and its code, with examples.
 _MEMBERS: Final[Mapping[Problem, Mapping[str, Any]]] = {
     problems.INVALID_KEY: {"reason": "too_short"},
-    problems.MISMATCH: {**_NEW_KEY, "operation_ref": _REFERENCE, "instance": _INSTANCE},
-    problems.IN_FLIGHT: _SAME_KEY,
-    problems.UNKNOWN: _SAME_KEY,
-    problems.EXPIRED: _NEW_KEY,
-    problems.ABANDONED: _NEW_KEY,
+    problems.MISMATCH: {**_POSSIBLE, **_RECORD},
+    problems.IN_FLIGHT: _POSSIBLE,
+    problems.UNKNOWN: _POSSIBLE,
+    problems.EXPIRED: {**_POSSIBLE, **_RECORD},
+    problems.NOT_STORED: {**problems.members_of(Effect.DONE, Reply(201, (), None)), **_RECORD},
+    problems.EXHAUSTED: _NONE,
+    problems.ABANDONED: _NONE,
+    problems.NOT_FOUND: _POSSIBLE,
 }
 _ANY_OBJECT: Final = {"type": "object", "additionalProperties": True}
 _RETRIED: Final = {problems.IN_FLIGHT, problems.UNKNOWN, problems.NOTHING_DONE, problems.UNAVAILABLE}
-_OF_ONE_REQUEST: Final = {problems.IN_FLIGHT, problems.UNKNOWN}
+_OF_ONE_REQUEST: Final = {problems.IN_FLIGHT, problems.UNKNOWN, problems.MISMATCH}
 
 
 def replayed_header(profile: Profile) -> Schema:
@@ -58,6 +63,7 @@ def _problems_of(policy: Policy) -> Iterator[tuple[int, Problem]]:
     yield profile.in_flight, problems.IN_FLIGHT
     yield profile.unknown, problems.UNKNOWN
     yield profile.mismatch, problems.MISMATCH
+    yield profile.not_stored, problems.NOT_STORED
     if policy.after_expiry is AfterExpiry.GONE:
         yield profile.gone, problems.EXPIRED
     yield profile.unavailable, problems.NOTHING_DONE
@@ -105,9 +111,11 @@ def _component_of(profile: Profile, problem: Problem, body: Mapping[str, Any], r
     """Return a reference to the schema of one kind of problem. Its code tells it from the others of its status."""
     name = _type_name(profile, problem, "" if profile.shape is Shape.PROBLEM else profile.shape)
     schema = {**_like(body, name, register), "description": problem.detail}
-    if "safe_new_key" in body:  # then the reference is there as well, unless a new key is safe
-        schema["properties"].setdefault("operation_ref", _text(example=_REFERENCE))
-        schema["properties"].setdefault("instance", _text(example=_INSTANCE))
+    if "effect" in body:
+        schema["properties"]["effect"] = _one_of(register, "IdempotencyEffect", *Effect)
+        schema["properties"].setdefault("first_status", {"type": "integer"})
+        for member, example in _RECORD.items():
+            schema["properties"].setdefault(member, _text(example=example))
     if problem is problems.MISMATCH and profile.shape is Shape.PROBLEM:
         schema["properties"]["differs_in"] = {"type": "array", "items": _text(enum=list(COMPARED))}
     return register(name, schema)

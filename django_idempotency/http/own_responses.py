@@ -65,7 +65,8 @@ class OwnResponses:
 
     def no_principal_response(self, error: NoPrincipal) -> HttpResponseBase:
         """Return the error response to a request without credentials. In DEBUG it tells the developer what to set."""
-        detail = f"{problems.NO_PRINCIPAL.detail} For the developer: {error}" if debug() else ""
+        detail = problems.UNKNOWN_CREDENTIALS if error.unknown_credentials else problems.NO_PRINCIPAL.detail
+        detail += f" For the developer: {error}" if debug() else ""
         return self.problem_response(ProblemDetails(problems.NO_PRINCIPAL, 403, detail))
 
     def answer(self, answer: Answer, call: Call) -> HttpResponseBase:

@@ -125,8 +125,14 @@ def _principal_of(request: HttpRequest, policy: Policy) -> str | None:
         return f"auth:{name}"
     if credential is not None:
         raise _nameless(request, policy, credential)
-    if not policy.share_anonymous or not _is_anonymous(request):
+    if not policy.share_anonymous:
         raise NoPrincipal
+    if not _is_anonymous(request):
+        raise NoPrincipal(
+            "The request has credentials, such as an Authorization header, that no authentication of this view has "
+            "turned into a user. It is not treated as anonymous, because the view may know whose they are.",
+            unknown_credentials=True,
+        )
     return None
 
 

@@ -21,7 +21,7 @@ from django_idempotency.core.decisions import (
     TooEarly,
     seconds_to_outcome,
 )
-from django_idempotency.core.effects import Effect, members_of
+from django_idempotency.core.effects import Effect
 from django_idempotency.core.policy import Mode, Policy
 from django_idempotency.core.profiles import Profile
 from django_idempotency.core.replies import Reply, unfold
@@ -198,13 +198,13 @@ def effect_members(call: Call, record: Record | None) -> dict[str, Any]:
     """
     reference = {} if record is None and call.policy.mode is Mode.ATOMIC else {"operation_ref": str(call.id)}
     if record is None:
-        return {**members_of(Effect.POSSIBLE), **reference}
-    return {**members_of(record.effect, record.reply), **reference}
+        return {**problems.members_of(Effect.POSSIBLE), **reference}
+    return {**problems.members_of(record.effect, record.reply), **reference}
 
 
 def not_stored_problem(policy: Policy, reply: Reply, reference: UUID) -> ProblemDetails:
     """Return the problem for a success whose response could not be stored, with the headers that lead to its result."""
-    members = {**members_of(Effect.DONE, reply), "operation_ref": str(reference)}
+    members = {**problems.members_of(Effect.DONE, reply), "operation_ref": str(reference)}
     headers = {name: value for name, value in reply.headers if name.title() in SHOWN_WITHOUT_BODY}
     return ProblemDetails(problems.NOT_STORED, policy.profile.not_stored, members=members, headers=headers)
 

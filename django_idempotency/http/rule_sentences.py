@@ -12,7 +12,6 @@ from django_idempotency.core import problems
 from django_idempotency.core.fingerprint import FingerprintRule
 from django_idempotency.core.policy import AfterExpiry, Mode, OnError, Policy
 from django_idempotency.core.profiles import Profile
-from django_idempotency.http.responses import OMITTED_HEADER
 from django_idempotency.monitoring.units import format_interval
 
 _AFTER_AN_ERROR: Final = {
@@ -142,9 +141,9 @@ def _describe_stored(policy: Policy, profile: Profile) -> str:
     stored = _("The status and the headers.")
     if rule.body:
         stored = _(
-            "The status, the headers and the body, if it has no more than %(size)s. A retry that gets no body has the "
-            "header %(header)s: omitted."
-        ) % {"size": filesizeformat(rule.longest_body), "header": OMITTED_HEADER}
+            "The status, the headers and the body, if it has no more than %(size)s. If the body of a success is not "
+            "stored, a retry gets %(status)s."
+        ) % {"size": filesizeformat(rule.longest_body), "status": profile.not_stored}
     return f"{stored} {errors}"
 
 

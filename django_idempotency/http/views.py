@@ -19,7 +19,7 @@ from django_idempotency.conf import default_policy
 from django_idempotency.core import problems
 from django_idempotency.core.calls import ANONYMOUS, LONGEST_STORED, make_record_id
 from django_idempotency.core.decisions import Record, seconds_to_outcome
-from django_idempotency.core.effects import Effect, members_of
+from django_idempotency.core.effects import Effect
 from django_idempotency.core.keys import parse_key, unguessable
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.progress import Progress
@@ -123,7 +123,7 @@ def _confidential(response: HttpResponse) -> HttpResponse:
 
 def _not_found(policy: Policy | None = None) -> HttpResponse:
     """Return the response for what has no record. Its request may not have arrived or, in atomic mode, not ended."""
-    details = ProblemDetails(problems.NOT_FOUND, 404, members=members_of(Effect.POSSIBLE))
+    details = ProblemDetails(problems.NOT_FOUND, 404, members=problems.members_of(Effect.POSSIBLE))
     return problem_response(details, (policy or default_policy()).profile)
 
 
@@ -182,7 +182,7 @@ def _show(row: IdempotencyKey, visitor: Visitor) -> HttpResponse:
             return _progress_response(row, policy)
         case Status.UNKNOWN if record.deferred:
             return _progress_response(row, policy)
-        case Status.UNKNOWN | Status.DEAD_LETTER:
+        case status if status in Status.IN_DOUBT:
             wait = seconds_to_outcome(record, policy)
             details = ProblemDetails(problems.UNKNOWN, policy.profile.unknown, "", wait, _advice(record))
         case Status.FAILED_RETRYABLE if record.traced and not record.retention_over:
@@ -196,7 +196,7 @@ def _show(row: IdempotencyKey, visitor: Visitor) -> HttpResponse:
 
 
 def _advice(record: Record) -> dict[str, Any]:
-    return {**members_of(record.effect, record.reply), "operation_ref": str(record.id)}
+    return {**problems.members_of(record.effect, record.reply), "operation_ref": str(record.id)}
 
 
 def _outcome_response(record: Record, reply: Reply) -> HttpResponse:

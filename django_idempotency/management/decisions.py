@@ -9,7 +9,13 @@ from django.utils.translation import override
 from django_idempotency.conf import conf
 from django_idempotency.console.actions import ACTIONS, OUTCOMES, Action
 from django_idempotency.console.forms import LandedForm
-from django_idempotency.console.outlook import describe_danger, describe_outlook, find_step, is_left_alone
+from django_idempotency.console.outlook import (
+    describe_danger,
+    describe_outlook,
+    describe_written,
+    find_step,
+    is_left_alone,
+)
 from django_idempotency.console.timeline import load_steps
 from django_idempotency.core.progress import StepState
 from django_idempotency.core.transitions import Event
@@ -117,6 +123,8 @@ def find_refusal(action: Action, target: Target) -> str:
         needed = " or ".join(f"`{status}`" for status in sorted(action.statuses))
         other = ", ".join(list_options(target)) or "nothing by hand"
         return f"the record's status is `{row.status}`, and {_name(action)} needs {needed}. Possible now: {other}."
+    if written := describe_written(action, row):
+        return written
     if left := seconds_to_wait(action, row):
         return _TOO_EARLY[action.event] % format_interval(left)
     step = find_step(row)

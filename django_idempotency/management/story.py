@@ -10,13 +10,14 @@ from django_idempotency.conf import conf
 from django_idempotency.console.downstream import list_derived
 from django_idempotency.console.outlook import Outlook, describe_outlook
 from django_idempotency.console.timeline import Entry, build_timeline
-from django_idempotency.console.wording import STATES
+from django_idempotency.console.wording import EFFECTS, STATES
 from django_idempotency.core.states import Status
 from django_idempotency.management.decisions import describe_steps, find_doubtful, list_commands
 from django_idempotency.management.references import Target
 from django_idempotency.management.tables import escape
 from django_idempotency.models import IdempotencyEvent
 from django_idempotency.monitoring.units import format_clock, format_duration, format_interval
+from django_idempotency.store.records import read_effect
 
 _INDENT: Final = "  "
 _TONES: Final = {"good": "SUCCESS", "bad": "ERROR", "doubt": "WARNING"}
@@ -64,6 +65,7 @@ def list_facts(row: Any, events: Sequence[IdempotencyEvent], outlook: Outlook) -
     yield "steps", describe_steps(row)
     yield "last error", row.last_error_code
     yield "response", _describe_response(row)
+    yield "effect", str(EFFECTS[read_effect(row)])
     if row.reconcile_attempts:
         yield "reconciler", f"asked {row.reconcile_attempts} of {conf.RECONCILE_TRIES} times"
     yield "next", outlook.text

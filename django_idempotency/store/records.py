@@ -6,6 +6,7 @@ from uuid import UUID
 from django.db import router
 
 from django_idempotency.core.decisions import Record
+from django_idempotency.core.effects import Effect, effect_of
 from django_idempotency.core.refs import Ref
 from django_idempotency.core.replies import Reply, dump_headers, load_headers
 from django_idempotency.core.states import LostLease, Status
@@ -108,6 +109,11 @@ def as_read(row: IdempotencyKey) -> Record:
     times = {name: getattr(row, name) for name in _TIMES} | {"due_at": row.locked_until or row.reconcile_after}
     left = {name: None if at is None else (at - row.read_at).total_seconds() for name, at in times.items()}
     return make_record(Columns._make(left[name] if name in left else getattr(row, name) for name in Columns._fields))
+
+
+def read_effect(row: IdempotencyKey) -> Effect:
+    """Return what is known about the effect of a record's request; its body need not be loaded for that."""
+    return effect_of(Status(row.status), row.response_status, row.grace_left, traced=row.traced)
 
 
 def _uuid(value: UUID | str) -> UUID:

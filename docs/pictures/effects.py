@@ -12,13 +12,13 @@ HEAD: Final = ("the record", "without a trace", "with a trace")
 _ANSWERED: Final = (Status.COMPLETED, Status.EXPIRED)
 # Each row with one record that it is about: its state, the status of its response, the rest of its grace period.
 _EXAMPLES: Final[dict[str, tuple[Status, int | None, float | None]]] = {
-    "`pending`, `in_progress`, `unknown` or `dead_letter`": (Status.UNKNOWN, None, None),
-    "`completed` or `expired`, with a success (2xx or 3xx)": (Status.COMPLETED, 201, None),
-    "`completed` or `expired`, with a refusal (4xx)": (Status.COMPLETED, 402, None),
-    "`completed` or `expired`, with a 5xx or an unknown response": (Status.COMPLETED, 500, None),
-    "`failed`": (Status.FAILED, 500, None),
-    "`failed_retryable`, within the grace period": (Status.FAILED_RETRYABLE, None, 1.0),
-    "`failed_retryable`, after the grace period": (Status.FAILED_RETRYABLE, None, None),
+    "status `pending`, `in_progress`, `unknown` or `dead_letter`": (Status.UNKNOWN, None, None),
+    "status `completed` or `expired`, with a success (2xx or 3xx)": (Status.COMPLETED, 201, None),
+    "status `completed` or `expired`, with an error below 500": (Status.COMPLETED, 402, None),
+    "status `completed` or `expired`, with any other response": (Status.COMPLETED, 500, None),
+    "status `failed`": (Status.FAILED, 500, None),
+    "status `failed_retryable`, within the grace period": (Status.FAILED_RETRYABLE, None, 1.0),
+    "status `failed_retryable`, after the grace period": (Status.FAILED_RETRYABLE, None, None),
 }
 ROWS: Final[dict[str, tuple[Effect, Effect]]] = {
     name: (effect_of(*example), effect_of(*example, traced=True)) for name, example in _EXAMPLES.items()

@@ -9,6 +9,7 @@ from html import unescape
 from typing import Any
 
 import pytest
+from django.core.management import CommandError
 from django.db.models import F
 from django.test import Client
 from django.urls import reverse
@@ -30,7 +31,7 @@ from django_idempotency.store.gauges import read_gauges
 from tests.kit.calls import a_call
 from tests.kit.calls import claimed as claim
 from tests.kit.console import LIST, RIGHTS, client_of, page_of, person
-from tests.kit.records import age, change, id_of, status_of
+from tests.kit.records import age, change, dead_letter, id_of, status_of
 from tests.management.terminals import said
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("registrations")]
@@ -98,6 +99,31 @@ def test_the_page_and_the_command_say_the_same(operator: Client, case: str) -> N
         assert (WAITS in text) is (meaning == WAITS)
     (shown,) = re.findall(r"^  next +(.*)$", story, re.MULTILINE)
     assert re.split(r"\d", shown)[0] in page
+
+
+@pytest.mark.parametrize(
+    ("columns", "effect", "offered"),
+    [
+        ({"wrote": True, "deferred": True}, "possible", False),
+        ({"wrote": False}, "possible", True),
+        ({"status": "failed_retryable", "steps_done": 1}, "possible", False),
+        ({"status": "failed_retryable", "steps_done": 0}, "none", False),
+    ],
+)
+def test_an_operator_is_told_of_the_effect_and_offered_no_second_one(
+    operator: Client, columns: dict[str, Any], effect: str, offered: bool
+) -> None:
+    attempt = dead_letter()
+    change(attempt, **columns)
+    page = unescape(operator.get(page_of(id_of(attempt))).content.decode())
+    story = said("idempotency_inspect", str(id_of(attempt)))
+    for text in (page, story):
+        assert f"{effect}, " in text
+        assert ("Mark as not executed" in text) is offered
+        assert ("A part of it may have taken effect." in text) is bool(columns.get("steps_done"))
+    if "wrote" in columns and not offered:
+        with pytest.raises(CommandError, match="committed writes"):
+            said("idempotency_resolve", str(id_of(attempt)), "--not-executed", "--by", "ops", "--reason", "seen")
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -149,7 +149,7 @@ def test_the_pattern_allows_what_the_rule_accepts(document: Document, path: str,
 
 COMMON = {
     "403": {"idempotency_principal_missing"},
-    "409": {"idempotency_key_in_progress", "idempotency_outcome_unknown"},
+    "409": {"idempotency_key_in_progress", "idempotency_outcome_unknown", "idempotency_response_not_stored"},
     "422": {"idempotency_key_reused_with_different_payload"},
     "503": {"idempotency_not_executed", "idempotency_store_unavailable"},
 }
@@ -198,14 +198,18 @@ def test_the_dialect_of_stripe_has_its_own_shape(document: Document) -> None:
     assert codes(document, operation, "application/json") == {
         "400": IETF["400"] | COMMON["422"],
         "403": COMMON["403"],
-        "409": {"idempotency_key_in_use", "idempotency_outcome_unknown"},
+        "409": {"idempotency_key_in_use", "idempotency_outcome_unknown", "idempotency_response_not_stored"},
         "503": COMMON["503"],
     }
     assert operation["responses"]["200"]["headers"].keys() == {"Idempotent-Replayed"}
 
 
 def test_codes_of_the_projects_own_are_those_that_clients_get(document: Document) -> None:
-    assert codes(document, post(document, "own-codes"))["409"] == {"E409-17", "idempotency_outcome_unknown"}
+    assert codes(document, post(document, "own-codes"))["409"] == {
+        "E409-17",
+        "idempotency_outcome_unknown",
+        "idempotency_response_not_stored",
+    }
     assert "idempotency_key_in_progress" in codes(document, post(document, "plain"))["409"]
     schemas = document["components"]["schemas"]
     assert schemas["IdempotencyKeyInProgressE40917Code"]["enum"] == ["E409-17"]

@@ -8,7 +8,7 @@ import pytest
 
 from django_idempotency import Reply, Status
 from django_idempotency.core.decisions import Record
-from django_idempotency.core.effects import members_of
+from django_idempotency.core.problems import members_of
 from docs.pictures.effects import ROWS, row_of
 
 OPEN: Final = {"pending", "in_progress", "unknown", "dead_letter"}

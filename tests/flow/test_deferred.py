@@ -32,6 +32,7 @@ from django_idempotency.flow.resolve import try_again
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.operations import Op, enqueue, operation, perform
 from django_idempotency.reconciliation import NotLanded, StepLanded, resolve
+from django_idempotency.store.records import read_effect
 from testproject.payments.models import LedgerEntry
 from tests.flow.test_doubtful_steps import careful
 from tests.kit.calls import heard
@@ -391,7 +392,7 @@ def test_work_that_a_person_gave_back_goes_on_when_it_is_deferred_again() -> Non
     again = begin(attempt.call)
     assert isinstance(again, Attempt)
     defer(again, failing, {})
-    assert (record().status, record().recovery_point, record().effect) == ("pending", "booked", "possible")
+    assert (record().status, record().recovery_point, read_effect(record())) == ("pending", "booked", "possible")
     assert perform(MESSAGES[1]) == "inconclusive"
     assert booked() == ["booked"], "the step that was done is not done again"
 

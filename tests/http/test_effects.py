@@ -83,6 +83,7 @@ urlpatterns = [
     path("book", keyed(operation="book", transaction="late")(run_booking)),
     path("refuse", keyed(operation="refuse", store=())(pay)),
     path("atomic", keyed(operation="atomic", mode="atomic")(pay)),
+    path("shared", keyed(operation="shared", share_anonymous=True)(pay)),
     path("stream", keyed(operation="stream")(stream)),
     path("secret", keyed(operation="secret")(secret)),
     path("stripe-secret", keyed(operation="stripe-secret", profile=STRIPE)(secret)),
@@ -212,3 +213,13 @@ def test_a_refusal_that_is_not_stored_uses_up_no_attempt(alice: Person) -> None:
     """The view's own 422 comes each time, however often the request is sent."""
     statuses = [alice.post("/refuse?status=422").status_code for _ in range(4)]
     assert statuses == [422] * 4
+
+
+def test_credentials_that_name_no_caller_are_said_to_be_the_reason(anonymous: Person) -> None:
+    refused = anonymous.post("/shared", headers={"Authorization": "Bearer expired"})
+    assert (refused.status_code, refused.json()["code"]) == (403, "idempotency_principal_missing")
+    assert "Send valid credentials, or none." in refused.json()["detail"]
+
+
+def test_a_503_says_what_to_do(alice: Person) -> None:
+    assert "with the same key, after the seconds in Retry-After" in alice.post("/down").json()["detail"]

@@ -12,6 +12,7 @@ from django.urls import path
 from django_idempotency import IETF, STRIPE, Profile, Status
 from django_idempotency.decorators import idempotent
 from django_idempotency.models import IdempotencyKey
+from django_idempotency.store.records import read_effect
 from tests.kit.http import Person, Ran
 from tests.kit.rows import FUTURE, PAST, a_row
 
@@ -75,7 +76,7 @@ def test_the_sentence_and_the_member_say_the_same_of_a_new_key(alice: Person, pr
         if expired and row["expires_at"] is not None:
             row["expires_at"] = now - timedelta(seconds=1)
         IdempotencyKey.objects.update(**row)
-        effect = IdempotencyKey.objects.with_time().get().effect
+        effect = read_effect(IdempotencyKey.objects.with_time().get())
         response = alice.post(f"/{profile}", {"amount": 1, **more})
         if response.status_code < 400:  # a replay, a 202 for deferred work, or proven not executed and run again
             assert not more

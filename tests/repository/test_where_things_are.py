@@ -110,6 +110,7 @@ RECIPES = [
         8,
         {
             "flow/settle.py": "an outcome of the same name",
+            "store/jobs.py": "jobs and requests give work up that may have had a part of its effect",
             "models.py": "dead letters are found through the audit trail",
             "store/dashboard.py": "dead letters are found through the audit trail",
             "store/gauges.py": "dead letters are found through the audit trail",

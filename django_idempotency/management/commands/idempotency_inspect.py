@@ -15,6 +15,7 @@ from django_idempotency.management.story import write_story
 from django_idempotency.management.tables import escape
 from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.monitoring.units import format_moment
+from django_idempotency.store.records import read_effect
 
 SECRET: Final = ("attempt_token",)  # it lets its holder end the attempt
 STORED_AS_JSON: Final = ("response_headers", "arguments", "progress")
@@ -60,7 +61,7 @@ class Command(PackageCommand):
 
 def load_fields(row: IdempotencyKey, *, content: bool, secrets: bool) -> dict[str, Any]:
     """Return the columns that have a value, under the names that say what they hold."""
-    values = {"id": row.id, **model_to_dict(row)}
+    values = {"id": row.id, **model_to_dict(row), "effect": read_effect(row)}
     if row.response_body is not None:
         values["response_body"] = bytes(row.response_body).decode(errors="replace")
     values |= {name: _parse(values[name]) for name in STORED_AS_JSON}
