@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy
 
 from django_idempotency.conf import conf
 from django_idempotency.console.actions import Action
-from django_idempotency.console.wording import BEGUN, STATES, quote
+from django_idempotency.console.wording import PARTLY_DONE, STATES, quote
 from django_idempotency.core.comparison import read_secret_id
 from django_idempotency.core.links import docs_url
 from django_idempotency.core.states import Status
@@ -67,7 +67,7 @@ def describe_outlook(row: Any) -> Outlook:
     """Return who acts next and when; of an unknown outcome also the number of the try, or who is missing."""
     status = Status(row.status)
     outlook = Outlook(
-        BEGUN if status is Status.FAILED_RETRYABLE and row.traced else STATES[status].meaning,
+        PARTLY_DONE if status is Status.FAILED_RETRYABLE and row.traced else STATES[status].meaning,
         describe_next(row),
         is_late(row),
         _SECTIONS.get(status, ""),

@@ -78,7 +78,7 @@ EFFECTS: Final[Mapping[Effect, Text]] = {  # what clients are told too
     Effect.POSSIBLE: gettext_lazy("possible, in full or in part; a new key is not safe"),
     Effect.DONE: gettext_lazy("done; a new key would make it happen twice"),
 }
-BEGUN: Final = gettext_lazy(
+PARTLY_DONE: Final = gettext_lazy(
     "A part of it may have taken effect. The next request with this key continues it, with the same downstream keys."
 )
 COUNTS: Final[Mapping[str, Text]] = {  # of a maintenance job; another name is shown as it is
