@@ -7,8 +7,19 @@ from dataclasses import replace
 import httpx
 import pytest
 import requests
+from django.http import HttpRequest, HttpResponse
+from django.test import Client
+from django.urls import path
 
-from django_idempotency.client import KeyRejected, NothingDone, Outbox, OutcomeUnknown, ResponseLost
+from django_idempotency.client import (
+    IdempotentTransport,
+    KeyRejected,
+    NothingDone,
+    Outbox,
+    OutcomeUnknown,
+    ResponseLost,
+)
+from django_idempotency.decorators import idempotent
 from tests.client.libraries import FAST, Library
 from tests.kit.scripted import Scripted, ScriptedService, problem
 
@@ -16,6 +27,7 @@ OVER = {"Retry-After": "61"}  # beyond the deadline
 UNAVAILABLE = problem(503, "store_unavailable", OVER)
 REJECTED = problem(403, "principal_missing")
 LOST = Scripted(cut=0)
+LONG = "9GkX2pQ7rLw4TzB8nVc5Yd"
 MINE = {"Idempotency-Key": "mine"}
 
 
@@ -82,3 +94,27 @@ def test_the_tries_of_another_process_are_not_known(
     service.script = [last]
     with pytest.raises(OutcomeUnknown):
         send("POST", service.url, outbox=outbox)
+
+
+@idempotent(operation="exports", mode="atomic", share_anonymous=True)
+def large(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(b"x" * 2**21, status=201, headers={"Location": "/exports/17/"})
+
+
+urlpatterns = [path("exports/", large)]
+
+
+@pytest.mark.django_db
+@pytest.mark.urls(__name__)
+def test_the_package_itself_tells_of_a_response_that_it_could_not_store() -> None:
+    def serve(request: httpx.Request) -> httpx.Response:
+        got = Client().post(request.url.path, headers={"Idempotency-Key": request.headers["Idempotency-Key"]})
+        return httpx.Response(got.status_code, headers=dict(got.items()), content=got.content)
+
+    transport = IdempotentTransport(httpx.MockTransport(serve), origins=["http://testserver"])
+    with httpx.Client(transport=transport, base_url="http://testserver") as client:
+        first = client.post("/exports/", headers={"Idempotency-Key": LONG})
+        with pytest.raises(ResponseLost) as caught:
+            client.post("/exports/", headers={"Idempotency-Key": LONG})
+    assert (first.status_code, len(first.content)) == (201, 2**21)
+    assert (caught.value.effect, caught.value.first_status, caught.value.location) == ("done", 201, "/exports/17/")

@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import anyio
 import httpx
 import pytest
 import requests
+from asgiref.sync import async_to_sync
 
 from django_idempotency.client import (
     AsyncIdempotentTransport,
@@ -46,7 +46,7 @@ def resume_with_async_httpx(outbox: Outbox, url: str) -> list[str]:
         async with httpx.AsyncClient(transport=transport, headers=SECRET) as client:
             return [name async for name, _ in outbox.aresume(client, origin=url)]
 
-    return anyio.run(resume)
+    return async_to_sync(resume)()
 
 
 def resume_with_requests(outbox: Outbox, url: str) -> list[str]:
