@@ -16,7 +16,7 @@ from django_idempotency import Status
 from tests.kit import records
 from tests.kit.console import LIST, act, client_of, confirm, page_of, record
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendor]
 
 HOST = "django_idempotency.tenants.host_tenant"
 ACME, BETA = "acme.example.com", "beta.example.com"

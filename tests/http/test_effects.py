@@ -19,7 +19,7 @@ from django_idempotency.reconciliation import NotLanded, resolve
 from django_idempotency.testing import retention_over
 from tests.kit.http import KEY, Person, Ran
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__), pytest.mark.vendor]
 NOW = timedelta(0)
 
 
