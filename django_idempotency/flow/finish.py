@@ -187,14 +187,15 @@ def fail(attempt: Attempt, error: BaseException, *, proven: bool | None = None) 
     return False
 
 
-def proves_nothing_happened(error: BaseException, attempt: Attempt) -> bool:
+def proves_nothing_happened(error: BaseException, attempt: Attempt, *, of_step: bool = False) -> bool:
     """True if the work raised NotExecuted, or what the policy's `not_executed` names, about its own key.
 
-    After a downstream key was derived, only the policy counts: the service may have been called since.
+    After the view derived a downstream key, only the policy counts: the service may have been called since. With
+    `of_step`, the function of one step raised it, which makes no other call.
     """
     if is_about_another_key(error, attempt):
         return False
-    if isinstance(error, NotExecuted) and not attempt.derived:
+    if isinstance(error, NotExecuted) and (of_step or not attempt.derived):
         return True
     try:
         return attempt.call.policy.proves_nothing_happened(error)

@@ -86,7 +86,7 @@ class Op:
         try:
             result = function(self._attempt.derive(name))
         except BaseException as error:
-            if not proves_nothing_happened(error, self._attempt):
+            if not proves_nothing_happened(error, self._attempt, of_step=True):
                 raise
             if recorded is None:  # an earlier call may have landed, and this one's proof says nothing about it
                 self._mark(self._progress.drop_last(), LostLease.RESUME)

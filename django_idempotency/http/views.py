@@ -38,6 +38,7 @@ from django_idempotency.http.responses import (
 )
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.monitoring.health import health
+from django_idempotency.signals import logger
 from django_idempotency.store import records
 from django_idempotency.store.limits import limited
 from django_idempotency.store.records import alias
@@ -67,8 +68,8 @@ def operation_status(request: HttpRequest, ref: str, authenticate: Authenticatio
     try:
         row = _read(partial(_read_by_reference, ref), default_policy())
         return _confidential(_not_found() if row is None else _show_to_owner(row, request, authenticate))
-    except StoreUnavailable:
-        return _unavailable(default_policy())
+    except StoreUnavailable as error:
+        return _unavailable(default_policy(), error)
 
 
 def _show_to_owner(row: IdempotencyKey, request: HttpRequest, authenticate: Authentication | None) -> HttpResponse:
@@ -101,8 +102,8 @@ def key_status(request: HttpRequest, authenticate: Authentication | None = None)
     given = header(request, policy.profile.header) or ""
     try:
         row = _read(partial(_read_by_key, visitor, given), policy)
-    except StoreUnavailable:
-        return _unavailable(policy)
+    except StoreUnavailable as error:
+        return _unavailable(policy, error)
     if row is None or (row.request_method, row.request_path) != (method, path[:LONGEST_STORED]):
         return _confidential(_not_found(policy))
     return _confidential(_show(row, visitor))
@@ -127,8 +128,12 @@ def _not_found(policy: Policy | None = None) -> HttpResponse:
     return problem_response(details, (policy or default_policy()).profile)
 
 
-def _unavailable(policy: Policy) -> HttpResponse:
-    return _confidential(problem_response(unavailable_problem(policy), policy.profile))
+def _unavailable(policy: Policy, error: StoreUnavailable) -> HttpResponse:
+    """Return the 503 of a record that could not be read. It tells nothing about the request that the record is of."""
+    logger.error("The idempotency store failed; an outcome could not be read.", exc_info=error)
+    detail = "The outcome of the request could not be read, so it is not known here. Ask again later."
+    details = replace(unavailable_problem(policy, detail), members=problems.members_of(Effect.POSSIBLE))
+    return _confidential(problem_response(details, policy.profile))
 
 
 def _read_by_reference(ref: str, using: str) -> IdempotencyKey | None:

@@ -220,6 +220,21 @@ def test_a_step_that_meets_the_proof_of_another_key_stays_in_doubt(alice: Person
     assert (row.status, row.steps_done, row.recovery_point) == ("unknown", 1, "")
 
 
+@pytest.mark.usefixtures("registrations")
+def test_a_step_that_was_not_executed_is_called_again_whatever_the_view_derived(alice: Person, settings: Any) -> None:
+    @operation("tests.it")
+    def work(op: Op) -> Any:
+        op.effect("charge", lambda key: raises(NotExecuted()), in_doubt="reconcile")
+
+    def end(request: Any) -> Any:
+        request.idempotency.derive("mail")
+        return request.idempotency.run(work)
+
+    assert post(alice, settings, plain(end, transaction="late")).status_code == 409
+    row = IdempotencyKey.objects.get()
+    assert (row.status, row.steps_done, row.on_lost_lease) == ("unknown", 0, "resume")
+
+
 # Responses after a downstream key was derived
 
 

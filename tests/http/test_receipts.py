@@ -261,6 +261,8 @@ def test_a_store_that_does_not_answer_is_a_503(anonymous: Person) -> None:
     with nobody_answers():
         told = ask(anonymous, "/customers", **{"X-Customer": "7"})
     assert (told.status_code, told["Retry-After"]) == (503, "2")
+    assert "not executed" not in told.json()["detail"], "nobody knows what became of the request"
+    assert (told.json()["effect"], told.json()["safe_new_key"]) == ("possible", False)
 
 
 # The way from an error response to the outcome
