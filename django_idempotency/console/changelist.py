@@ -14,7 +14,9 @@ from django_idempotency.console.bodies import CONTENT
 from django_idempotency.console.filters import Filter
 from django_idempotency.console.keyset import NEWEST, PAGE, PICKED, Cursor, Page, Rows, Walk, fetch_page
 from django_idempotency.console.relations import find_principals
+from django_idempotency.console.sight import hide_key, may_see_content
 from django_idempotency.console.tenants import find_tenant
+from django_idempotency.core.calls import ANONYMOUS
 from django_idempotency.core.links import docs_url
 from django_idempotency.core.refs import parse_namespace
 from django_idempotency.models import IdempotencyKey
@@ -51,13 +53,13 @@ class Listing(ChangeList):
             if not spec.cuts(self.walk):
                 rows = spec.queryset(request, rows)
         self.clear_all_filters_qs = self.get_query_string(remove=self.get_filters_params())
-        return self._search(rows)
+        return self._search(rows, request.user)
 
-    def _search(self, rows: Rows) -> Rows:
+    def _search(self, rows: Rows, user: Any) -> Rows:
         term = self.query.strip()
         if not term:
             return rows
-        found = find_named(rows, term)
+        found = find_named(rows, term, user)
         if found is None:
             return filter_principal(rows, term)
         self.walk, self.reach = PICKED, found
@@ -99,7 +101,7 @@ class Listing(ChangeList):
     def get_results(self, request: HttpRequest) -> None:
         self.cursor = Cursor.parse(request.GET.get(PAGE_VAR, ""))
         self.page = fetch_page(self.walk, self.reach, self.queryset, self.cursor)
-        self.result_list = self.page.rows
+        self.result_list = [hide_key(row, request.user) for row in self.page.rows]
         self.result_count = self.full_result_count = len(self.page.rows)
         self.show_full_result_count = self.can_show_all = self.multi_page = False
         self.show_admin_actions = bool(self.result_count or self.page.further)
@@ -128,7 +130,7 @@ def _narrow(rows: Rows, filters: list[Filter], request: HttpRequest) -> Rows:
     return rows
 
 
-def find_named(rows: Rows, term: str) -> Rows | None:
+def find_named(rows: Rows, term: str, user: Any) -> Rows | None:
     """Return the records with this key, id or downstream key, or with keys that begin so; None if there are none."""
     record = parse_record(term)
     if record is not None:
@@ -137,19 +139,22 @@ def find_named(rows: Rows, term: str) -> Rows | None:
         found = rows.filter(named | Q(key=term))
         if found.exists():
             return found
-    begun = list_begun_with(rows, term.strip('"'))
+    begun = list_begun_with(rows, term.strip('"'), user)
     return rows.filter(pk__in=begun) if begun else None
 
 
-def list_begun_with(rows: Rows, term: str) -> list[UUID]:
+def list_begun_with(rows: Rows, term: str, user: Any) -> list[UUID]:
     """Return the records with this key; if there are none, those whose keys begin so. Walks along the index of keys.
 
-    A database may sort other keys between them, so more rows are read than are shown.
+    A database may sort other keys between them, so more rows are read than are shown. Keys that are hidden from this
+    person are found only whole: it could find out the next character by searching.
     """
-    near = list(rows.filter(key__gte=term).order_by("key").values_list("pk", "key")[:NEAR])
-    exact = [record for record, key in near if key == term]
+    found = list(rows.filter(key__gte=term).order_by("key").values_list("pk", "key", "principal")[:NEAR])
+    exact = [record for record, key, _principal in found if key == term]
     if exact or len(term) < LEAST:
         return exact
+    hides = not may_see_content(user)
+    near = [(record, key) for record, key, principal in found if not (hides and principal == ANONYMOUS)]
     return [record for record, key in near if key.startswith(term)][:PAGE]
 
 

@@ -24,6 +24,7 @@ from django_idempotency.console.forms import LandedForm, choose_page_form
 from django_idempotency.console.keyset import PAGE
 from django_idempotency.console.outlook import describe_danger
 from django_idempotency.console.responses import Preview, find_example
+from django_idempotency.console.sight import hide_key, may_see_content
 from django_idempotency.console.wording import badge, shorten_key
 from django_idempotency.flow.settle import Outcome
 from django_idempotency.http.atomic_requests import opt_out_of_atomic_requests
@@ -91,8 +92,9 @@ class _Confirmation:
         self.form = choose_page_form(action.form)
         self.using = alias()
         found = admin.get_queryset(request).defer(None).defer("response_body", "response_headers", "arguments")
-        self.rows = list(found.filter(pk__in=_parse_ids(request.GET.get("records", ""))))
-        self.may_see_content = record.may_see_content(request.user)
+        rows = found.filter(pk__in=_parse_ids(request.GET.get("records", "")))
+        self.rows = [hide_key(row, request.user) for row in rows]
+        self.may_see_content = may_see_content(request.user)
 
     def respond(self) -> HttpResponse:
         if not self.rows:
@@ -111,6 +113,8 @@ class _Confirmation:
         if not self.action.form.has_preview:
             return {"form": self.form()}
         example = find_example(self.admin.get_queryset(self.request), self.rows[0])
+        if example is not None:
+            hide_key(example.row, self.request.user)
         initial = example.make_initial(with_content=self.may_see_content) if example else {}
         return {"form": self.form(initial=initial), "example": example}
 

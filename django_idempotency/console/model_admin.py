@@ -20,6 +20,7 @@ from django_idempotency.console.changelist import Listing
 from django_idempotency.console.dashboard import page
 from django_idempotency.console.filters import FILTERS
 from django_idempotency.console.keyset import Rows
+from django_idempotency.console.sight import may_see_content
 from django_idempotency.console.wording import badge
 from django_idempotency.models import IdempotencyKey
 
@@ -62,7 +63,7 @@ class IdempotencyKeyAdmin(_Admin):
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
         if not search_term:
             return queryset, False
-        found = changelist.find_named(queryset, search_term)
+        found = changelist.find_named(queryset, search_term, request.user)
         return (changelist.filter_principal(queryset, search_term) if found is None else found), False
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
@@ -107,7 +108,7 @@ class IdempotencyKeyAdmin(_Admin):
         if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
             raise PermissionDenied
         found = changelist.parse_record(unquote(object_id))
-        may_see = record.may_see_content(request.user)
+        may_see = may_see_content(request.user)
         row = record.find_row(self.get_queryset(request), found, with_content=may_see) if found else None
         if row is None:
             messages.warning(request, _("There is no such record. Records are deleted after their retention."))

@@ -22,6 +22,7 @@ from django_idempotency.console.downstream import list_downstream
 from django_idempotency.console.keyset import Rows
 from django_idempotency.console.outlook import describe_outlook
 from django_idempotency.console.relations import decode_scope, find_related
+from django_idempotency.console.sight import hide_key, may_see_content
 from django_idempotency.console.timeline import build_story, count_mismatches, load_steps
 from django_idempotency.console.wording import EFFECTS, badge, format_size, shorten_key
 from django_idempotency.core.links import docs_url
@@ -32,7 +33,6 @@ from django_idempotency.monitoring.units import format_interval
 from django_idempotency.store import records
 from django_idempotency.store.records import alias
 
-MAY_SEE_CONTENT: Final = "django_idempotency.view_content"
 EVENTS_SHOWN: Final = 200
 AROUND: Final = 500  # how many records before and after are looked at for neighbours
 NEIGHBOURS: Final = 3
@@ -65,12 +65,8 @@ def find_row(rows: Rows, record: UUID, *, with_content: bool) -> Any:
     return shown.filter(pk=record).first()
 
 
-def may_see_content(user: Any) -> bool:
-    return bool(user.has_perm(MAY_SEE_CONTENT))
-
-
 def build_context(row: Any, request: HttpRequest, site: AdminSite) -> dict[str, Any]:
-    may_see, outlook = may_see_content(request.user), describe_outlook(row)
+    may_see, outlook = may_see_content(request.user), describe_outlook(hide_key(row, request.user))
     context, (user, related) = build_story_context(row), find_related(row, site, request)
     offered = [each for each in actions.list_offered(row.status, request.user) if outlook.allows(each)]
     return {
@@ -84,7 +80,7 @@ def build_context(row: Any, request: HttpRequest, site: AdminSite) -> dict[str, 
         "may_see_content": may_see,
         "content": _load_content(row, context["steps"]) if may_see else None,
         "body_size": None if row.body_size is None else format_size(row.body_size),
-        "neighbours": find_neighbours(row),
+        "neighbours": find_neighbours(row, request.user),
         "scope": decode_scope(row.scope),
         "principal": user,
         "related": related,
@@ -139,7 +135,7 @@ def measure_lease(row: Any) -> dict[str, Any] | None:
     return {"whole": whole, "last": whole - 1, "used": used, "text": text, "over": left <= 0}
 
 
-def find_neighbours(row: Any) -> dict[str, list[Neighbour]]:
+def find_neighbours(row: Any, user: Any) -> dict[str, list[Neighbour]]:
     """Return records of the same principal and operation, among those created just before and just after."""
     if not row.principal:
         return {"before": [], "after": []}
@@ -147,7 +143,7 @@ def find_neighbours(row: Any) -> dict[str, list[Neighbour]]:
     times = base.order_by().values("created_at")
     older = times.filter(created_at__lt=row.created_at).order_by("-created_at")[AROUND : AROUND + 1]
     newer = times.filter(created_at__gt=row.created_at).order_by("created_at")[AROUND : AROUND + 1]
-    near = base.only("id", "key", "status", "created_at", "attempts").filter(
+    near = base.only("id", "key", "principal", "status", "created_at", "attempts").filter(
         ~Q(pk=row.pk),
         tenant=row.tenant,
         principal=row.principal,
@@ -156,6 +152,6 @@ def find_neighbours(row: Any) -> dict[str, list[Neighbour]]:
         created_at__lte=Coalesce(Subquery(newer), Value(row.created_at + A_CENTURY)),
     )
     found = list(near.order_by("created_at", "pk")[: 2 * AROUND])
-    before = [Neighbour(each) for each in found if each.created_at <= row.created_at]
-    after = [Neighbour(each) for each in found if each.created_at > row.created_at]
+    before = [Neighbour(hide_key(each, user)) for each in found if each.created_at <= row.created_at]
+    after = [Neighbour(hide_key(each, user)) for each in found if each.created_at > row.created_at]
     return {"before": before[-NEIGHBOURS:], "after": after[:NEIGHBOURS]}
