@@ -53,6 +53,16 @@ def test_every_file_has_the_same_public_addresses() -> None:
     assert [each for each in sorted(found) if not each[1].startswith((REPOSITORY, DOCUMENTATION.rstrip("/")))] == []
 
 
+def test_vulnerabilities_are_reported_where_the_repository_is() -> None:
+    assert f"<{REPOSITORY}/security/advisories/new>" in (ROOT / "SECURITY.md").read_text()
+
+
+def test_each_kind_of_dependency_is_watched() -> None:
+    watched = {each["package-ecosystem"]: each["directory"] for each in load(FORGE / "dependabot.yml")["updates"]}
+    assert watched == {"github-actions": "/", "pip": "/", "npm": "/clients/js"}
+    assert (ROOT / "clients/js/package.json").exists()
+
+
 def test_the_addresses_of_the_distribution_agree() -> None:
     assert PROJECT["urls"] == {
         "Documentation": DOCUMENTATION,
