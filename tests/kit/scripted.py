@@ -77,7 +77,7 @@ class Handler(BaseHTTPRequestHandler):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.close_connection = True
 
-    do_GET = do_POST = do_PATCH = do_PUT = respond
+    do_GET = do_POST = do_PATCH = do_PUT = do_OPTIONS = respond
 
     def log_message(self, format: str, *args: Any) -> None:
         """What was got is the log."""

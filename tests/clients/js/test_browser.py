@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from tests.browser.browsing import axe, is_complaint, launched
+from tests.clients.js.conftest import CLIENT as CODE
 from tests.kit.processes import Site
+from tests.kit.scripted import Request, Scripted, scripted_service
 
 pytestmark = pytest.mark.soak
 
@@ -205,6 +207,36 @@ def test_a_redirect_is_followed_within_the_origin_of_the_page(context: Any, js_s
       return [response.redirected, await response.text()];
     }}"""
     assert page.evaluate(program) == [True, "x"]
+
+
+def test_a_redirect_takes_nothing_from_the_page_to_another_origin(chromium: Any) -> None:
+    page = chromium.new_page()
+    allowed = {"Access-Control-Allow-Origin": "*", "Access-Control-Allow-Headers": "*"}
+    with scripted_service() as far, scripted_service() as near:
+        far.script = [Scripted(200, allowed)]
+
+        def answer(request: Request) -> None:
+            if request.method == "POST":
+                near.script = [Scripted(307, {"Location": f"{far.url}/steal"})]
+            elif request.path.endswith(".js"):
+                near.script = [
+                    Scripted(200, {"Content-Type": "text/javascript"}, (CODE / request.path[1:]).read_bytes())
+                ]
+            else:
+                near.script = [
+                    Scripted(200, {"Content-Type": "text/html"}, b"<!doctype html><link rel=icon href='data:,'>")
+                ]
+
+        near.on_request = answer
+        page.goto(near.url)
+        program = """async () => {
+          const { createFetch } = await import("/fetch.js");
+          const call = createFetch({ origins: [location.origin], backoff: 1, deadline: 300 });
+          return call("/pay", { method: "POST", body: "card" }).catch((error) => error.name);
+        }"""
+        assert page.evaluate(program) == "no_response"
+        assert [request.method for request in near.got].count("POST") >= 1
+        assert far.got == []
 
 
 def test_a_request_whose_key_the_browser_removes_is_sent_once(context: Any, js_site: Site) -> None:
