@@ -110,6 +110,13 @@ def lose(request: HttpRequest) -> Any:
     fail(RuntimeError("The provider's answer was lost."))
 
 
+@api.post("/refused-after-a-call")
+@leased
+def refuse_after_a_call(request: Any) -> Any:
+    request.idempotency.derive("charge")
+    fail(HttpError(404, "No such customer."))
+
+
 @api.post("/not-executed")
 @leased
 def not_executed(request: HttpRequest) -> Any:
@@ -199,6 +206,12 @@ def test_an_unexpected_error_leaves_the_outcome_unknown(client: Client, settings
     first, second = post(client, where), post(client, where)
     assert first.status_code == 500
     assert (second.status_code, second.json()["code"]) == (409, "idempotency_outcome_unknown")
+    assert (Ran.count, Group.objects.count()) == (1, 0)
+
+
+def test_an_error_response_after_a_call_is_not_final(client: Client) -> None:
+    first, second = post(client, "/refused-after-a-call"), post(client, "/refused-after-a-call")
+    assert [each.json()["code"] for each in (first, second)] == ["idempotency_outcome_unknown"] * 2
     assert (Ran.count, Group.objects.count()) == (1, 0)
 
 
