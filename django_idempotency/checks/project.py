@@ -14,8 +14,12 @@ from django_idempotency.conf import conf, entries, names, policy
 from django_idempotency.core.links import docs_url
 from django_idempotency.core.validation import suggest
 from django_idempotency.models import IdempotencyKey
+from django_idempotency.monitoring.findings import describe_plainly
+from django_idempotency.monitoring.rules import find_small_packet
 from django_idempotency.store.deletion import pointers
 from django_idempotency.store.dialects import DIALECTS
+from django_idempotency.store.records import alias
+from django_idempotency.store.server import read_settings
 
 # DB_CASCADE came with Django 6.1.
 _DELETES_POINTERS: Final = (models.CASCADE, getattr(models, "DB_CASCADE", models.CASCADE))
@@ -161,3 +165,20 @@ def _harms(pointer: Any) -> bool:
     if pointer.on_delete is models.DO_NOTHING and not constrained:
         return False
     return pointer.on_delete in _DELETES_POINTERS + _FORBIDS
+
+
+def check_packet(
+    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """W062: MariaDB or MySQL would refuse to store the largest response."""
+    using = alias()
+    if using not in (databases or ()) or connections[using].vendor != "mysql":
+        return []
+    return [
+        Warning(
+            describe_plainly(finding),
+            hint="SET GLOBAL max_allowed_packet, and write it into the server's configuration.",
+            id="django_idempotency.W062",
+        )
+        for finding in find_small_packet(read_settings(using))
+    ]

@@ -12,6 +12,7 @@ CHECKS: Final = {
     "project.check_settings": Tags.security,
     "project.check_database": Tags.models,
     "project.check_pointers": Tags.models,
+    "project.check_packet": Tags.database,  # asks the database: `migrate` and `check --database` run it
     "tenants.check_tenants": Tags.security,
     "tenants.check_admin": Tags.urls,
     "cache.check_cache": Tags.caches,

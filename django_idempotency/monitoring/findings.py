@@ -42,6 +42,7 @@ class Code(StrEnum):
     STANDBYS_LATE = "standbys-asynchronous"
     READS_STALE = "reads-stale"
     NODE_NOT_SYNCED = "node-not-synced"
+    PACKET_SMALL = "packet-too-small"
     CLIENTS_UNNOTICED = "lost-clients-unnoticed"
     LOOK_ALIKE = "engine-untested"
     PROMISE = "promise-broken"
@@ -196,6 +197,11 @@ SENTENCES: Final[Mapping[Code, str | Promise]] = {
         "wsrep_sync_wait is %(value)s: a node can read an older state than another one has committed. Set it to 1."
     ),
     Code.NODE_NOT_SYNCED: _("This node of the cluster is %(state)s, not synced."),
+    Code.PACKET_SMALL: _(
+        "max_allowed_packet is %(value)s bytes: a response with a body of up to %(body)s bytes, as IDEMPOTENCY"
+        "['MAX_BODY'] allows, may not be stored, and the outcome of its request is then unknown. Set "
+        "max_allowed_packet to at least %(least)s, or MAX_BODY to less."
+    ),
     Code.CLIENTS_UNNOTICED: _(
         "client_connection_check_interval is 0: a claim whose client was cut off while it waits for a lock stays until "
         "it gets the lock. Set it to a few seconds."

@@ -25,6 +25,7 @@ _DURABLE: Final = {
     "synchronous_commit": ("on", "local", "remote_write", "remote_apply"),
     "innodb_flush_log_at_trx_commit": ("1", "3"),
 }
+_BESIDES_BODY: Final = 64 * 1024  # bytes of a statement: headers, arguments and the columns about the request
 _WAIT_BEFORE_READS: Final = 1  # a bit of wsrep_sync_wait
 
 
@@ -150,10 +151,19 @@ def _find_server(server: Server) -> Iterator[Finding]:
     if server.standbys and not waits:
         yield Finding(Code.STANDBYS_LATE, {"count": server.standbys})
     yield from _find_galera(settings)
+    yield from find_small_packet(settings)
     if settings.get("client_connection_check_interval") == "0":
         yield Finding(Code.CLIENTS_UNNOTICED)
     if server.look_alike:
         yield Finding(Code.LOOK_ALIKE, {"engine": server.look_alike})
+
+
+def find_small_packet(settings: Mapping[str, str]) -> Iterator[Finding]:
+    """Find a limit on statements below the one on bodies: a driver may write two bytes for each of a body."""
+    body = conf.MAX_BODY
+    packet, least = int(settings.get("max_allowed_packet", 0)), 2 * body + _BESIDES_BODY
+    if 0 < packet < least:
+        yield Finding(Code.PACKET_SMALL, {"value": packet, "body": body, "least": least})
 
 
 def _find_galera(settings: Mapping[str, str]) -> Iterator[Finding]:

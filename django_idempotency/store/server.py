@@ -19,7 +19,7 @@ _SETTINGS: Final = {
     "mysql": [
         """
         SHOW VARIABLES WHERE Variable_name IN ('read_only', 'tx_read_only', 'transaction_read_only',
-            'innodb_flush_log_at_trx_commit', 'wsrep_on', 'wsrep_sync_wait')
+            'innodb_flush_log_at_trx_commit', 'wsrep_on', 'wsrep_sync_wait', 'max_allowed_packet')
         """,
         "SHOW STATUS LIKE 'wsrep_local_state_comment'",
     ],
@@ -65,6 +65,12 @@ def ask_server(using: str) -> Server:
             keeps_unique=any(columns and columns <= {"id", "scope", "key"} for columns in unique),
             has_unique_id={"id"} in unique,
         )
+
+
+def read_settings(using: str) -> dict[str, str]:
+    """Return what matters of the server's settings: before there are tables, too."""
+    with connections[using].cursor() as cursor:
+        return _ask_settings(cursor, _SETTINGS.get(connections[using].vendor, []))
 
 
 def name_look_alike(version: str) -> str:

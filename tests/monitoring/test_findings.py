@@ -118,6 +118,11 @@ def asked(**settings: str) -> dict[str, Server]:
             Code.NODE_NOT_SYNCED,
             {"state": "joining"},
         ),
+        (
+            asked(max_allowed_packet="1048576"),
+            Code.PACKET_SMALL,
+            {"value": 1_048_576, "body": 1_048_576, "least": 2_162_688},
+        ),
         (asked(client_connection_check_interval="0"), Code.CLIENTS_UNNOTICED, {}),
         ({"server": Server("Citus")}, Code.LOOK_ALIKE, {"engine": "Citus"}),
     ],
@@ -140,6 +145,7 @@ def test_a_server_that_is_well() -> None:
         "innodb_flush_log_at_trx_commit": "1",
         "wsrep_on": "off",
         "wsrep_sync_wait": "0",
+        "max_allowed_packet": "16777216",
     }
     assert find_problems(replace(WELL, server=Server(settings=settings, standbys=1))) == []
 
