@@ -211,7 +211,7 @@ def values() -> dict[str, Any]:
     )
     reply = json_reply(201, {"id": 2718281, "amount": 1200, "currency": "EUR", "status": "succeeded"})
     written = identity(call, call.id) | reply_values(reply)
-    return written | {"namespace": digest_namespace("production"), "success": True, "limit": None}
+    return written | {"namespace": digest_namespace("production"), "success": True, "derived": False, "limit": None}
 
 
 if __name__ == "__main__":
