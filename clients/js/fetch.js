@@ -64,6 +64,10 @@ export const perform = async (call) => {
   };
   for (let tries = 0; ; tries++) {
     const { response, json, error } = await within(Math.min(timeout, left()), target, send).catch(fail);
+    if (target !== call && json?.operation_ref && json.response) {
+      target = call; // a retry gets the response itself
+      continue;
+    }
     rule = isReplay(response) ? "" : error?.rule ?? (/42[59]|50[234]/.test(response.status) ? "deadline" : response.status);
     if (wait && rule === 202) {
       onProgress?.(json, response);

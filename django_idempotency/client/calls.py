@@ -47,6 +47,11 @@ class ReceivedResponse:
         return self.status == 202 and self.members.get("code") == "idempotency_key_accepted"
 
     @property
+    def shows_response(self) -> bool:
+        """True if this is the status of accepted work that has ended: a retry gets the response."""
+        return self.status == 200 and {"operation_ref", "response"} <= self.members.keys()
+
+    @property
     def members(self) -> dict[str, Any]:
         """The members of a JSON object; empty for any other body."""
         with suppress(ValueError, RecursionError):

@@ -109,6 +109,9 @@ class Conversation:
 
     def after(self, response: ReceivedResponse) -> None:
         """Plan another try if this is not the response. Raise what it says went wrong for good."""
+        if self.request is not self._first and response.shows_response:
+            self.request, self.pause = self._first, 0.0
+            return
         error, end = errors.read_error(response, self.key), 0.0
         if isinstance(error, errors.OutcomeUnknown):
             end = self._unknown_end = self._unknown_end or time.monotonic() + self.rules.unknown

@@ -247,6 +247,24 @@ def test_accepted_work_is_followed_to_its_response(service: ScriptedService, sen
     assert [step.get("progress") for step in steps] == [None, [1, 3], [1, 3]]
 
 
+def test_a_retry_gets_the_response_when_the_status_says_that_there_is_one(
+    service: ScriptedService, send: Library
+) -> None:
+    outcome = {"operation_ref": "6d4c1ac1-8153-534e-9866-caebcaeda68a", "status": "completed", "response": {}}
+    done = Scripted(200, body=json.dumps(outcome).encode())
+    service.script = [
+        accepted(),
+        Scripted(202, {"Retry-After": "0"}),
+        done,
+        Scripted(201, {"Idempotency-Replayed": "true"}, b"done"),
+    ]
+    got = send("POST", f"{service.url}/exports", rules=replace(FAST, wait=True))
+    assert got == (201, b"done")
+    assert [each.method for each in service.got] == ["POST", "GET", "GET", "POST"]
+    assert service.got[0].body == service.got[3].body
+    assert service.got[0].key == service.got[3].key
+
+
 def accepted(location: str = "/status/1") -> Scripted:
     return problem(202, "key_accepted", {"Location": location} if location else {})
 
