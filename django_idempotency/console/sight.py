@@ -8,7 +8,7 @@ from django_idempotency.models import IdempotencyKey
 R = TypeVar("R", bound=IdempotencyKey)
 
 MAY_SEE_CONTENT: Final = "django_idempotency.view_content"
-SHOWN: Final = 4  # characters of a key that is hidden
+SHOWN_OF_KEY: Final = 4  # characters of a key that is hidden
 
 
 def may_see_content(user: Any) -> bool:
@@ -18,5 +18,5 @@ def may_see_content(user: Any) -> bool:
 def hide_key(row: R, user: Any) -> R:
     """Cut the key of callers without credentials, who get the response for the key alone."""
     if row.principal == ANONYMOUS and not may_see_content(user):
-        row.key = f"{row.key[:SHOWN]}…"
+        row.key = f"{row.key[:SHOWN_OF_KEY]}…"
     return row

@@ -69,7 +69,7 @@ ENTRIES = {
     "EVENT_RETENTION": Entry(timedelta(days=90), 60, 60 * SECONDS, ("5", True, -1), None),
     "SCOPE": Entry(None, len, len, ("none.such", "Session", "tests.checks.test_conf.NO_PROFILE", 5), "scope"),
     "CACHE_ALIAS": Entry(None, "replays", "replays", ("", 5, True), None),
-    "ADMIN_TENANT": Entry(None, len, len, ("none.such", "tests.checks.test_conf.NO_PROFILE", 5), "tenant"),
+    "ADMIN_TENANT": Entry(None, len, len, ("none.such", "tests.checks.test_conf.NO_PROFILE", 5), None),
     "TENANT": Entry(None, len, len, ("none.such", "tests.checks.test_conf.NO_PROFILE", 5), "tenant"),
     "NAMESPACE": Entry(None, "acme", "acme", ("", "x" * 256, "two\nlines", 5, b"acme", coroutine, Called(), len), None),
     "PICK_UP": Entry(60 * SECONDS, 5, 5 * SECONDS, DURATIONS, None),

@@ -18,6 +18,7 @@ SHARED = {
     "KeyExpired": "an error of this project's keys, and as the client of another service gets it",
     "KeyReused": "an error of this project's keys, and as the client of another service gets it",
     "OutcomeUnknown": "an error of this project's keys, and as the client of another service gets it",
+    "Given": "the parameters of a function that is passed on",
     "IdempotentRequest": "the request of a plain view, and of Django REST framework",
     "KeyView": "the view of a key of plain projects, and of Django REST framework",
     "OperationView": "the status view of plain projects, and of Django REST framework",

@@ -191,10 +191,12 @@ def find_sentences(source: str) -> Iterator[str]:
 
 
 def _list_silent(node: ast.AST) -> Iterator[ast.AST]:
-    """Return the literals that no page shows: docstrings, annotations, and the texts of exceptions for developers."""
+    """Return the literals that no page shows: docstrings, annotations, log lines and what is raised for developers."""
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
         yield from ast.walk(node.body[0])
     if isinstance(node, ast.FunctionDef) and node.returns:
         yield from ast.walk(node.returns)
     if isinstance(node, ast.Raise | ast.Assert):
+        yield from ast.walk(node)
+    if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("logger."):
         yield from ast.walk(node)
