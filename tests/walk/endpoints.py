@@ -73,6 +73,7 @@ def stand(run: Run, point: str) -> None:
         run.excused = point != "write"
         if connections["default"].vendor != "sqlite":
             end_session(Trouble.CUT, connections["default"])
+            run.session_lost = True
 
 
 def charge(run: Run, key: str) -> str:

@@ -358,6 +358,8 @@ def as_run(run: Run) -> Iterator[None]:
     finally:
         HERE.run = before
         connections["default"].__dict__.pop("_commit", None)  # a COMMIT that was to be lost, and never came
+        if run.session_lost:
+            connections["default"].close()  # as a server does after a request
 
 
 def under_script(run: Run, crash: str, work: Callable[[], Any]) -> Any:

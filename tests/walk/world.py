@@ -93,6 +93,7 @@ class Run:
     generation: int = 0
     excused: bool = False  # the script raised something, so an error page is the project's own
     writes: int = 0
+    session_lost: bool = False
 
     def pops(self, name: str) -> str:
         return self.script.pop(name, "")
