@@ -105,7 +105,7 @@ def end_early(run: Run) -> HttpResponse | None:
     if end.isdigit():
         return JsonResponse({"error": end}, status=int(end))
     run.excused = True
-    raise {"404": Http404, "forbidden": PermissionDenied, "missing": Http404, "free": NotExecuted}.get(end, ValueError)
+    raise {"forbidden": PermissionDenied, "missing": Http404, "free": NotExecuted}.get(end, ValueError)
 
 
 def written(run: Run, what: str = "booked") -> HttpResponse:

@@ -42,7 +42,7 @@ FAULTS: Final[dict[str, tuple[str, ...]]] = {
     "mail": ("unreachable", "declined", "lost", "timeout"),
     "deposit": ("yes", "timeout"),
     "note": ("yes",),
-    "end": ("422", "500", "404", "missing", "forbidden", "free", "raise"),
+    "end": ("422", "500", "missing", "forbidden", "free", "raise"),
     "deadlock": ("yes",),
     "commit": ("lost", "landed"),
     "phase commit": ("lost", "landed"),
@@ -124,9 +124,9 @@ def draw_steps(chance: Random, count: int) -> list[Step]:
     return steps
 
 
-def draw_aftermath(chance: Random, subject: int) -> list[Step]:
+def draw_aftermath(chance: Random, subject: int, depth: int = 0) -> list[Step]:
     """What follows the loss of an attempt, in its usual order: few random orders get that far."""
-    lease, who = Step("ends", subject, "lease"), chance.choice(("client", "jobs", "jobs", "reaper"))
+    lease, who = Step("ends", subject, "lease"), chance.choice(("client", "jobs", "jobs", "reaper")[: 4 - depth])
     if who == "client":
         return [lease, Step("request", subject, "", draw_script(chance))]
     if who == "reaper":
@@ -158,7 +158,8 @@ def draw_step(chance: Random, depth: int = 0) -> Step:
                 script["commit"] = chance.choice(FAULTS["commit"])
             return Step(kind, subject, "", script, draw_crash(chance), during)
         case "ends":
-            return Step(kind, subject, chance.choice(("lease", "lease", "grace", "grace", "retention", "expiry")))
+            ends = ("lease", "grace", "lease", "grace", "retention", "expiry")
+            return Step(kind, subject, chance.choice(ends[: 6 - 2 * depth]))  # no request stands still for a day
         case "job":
             mood = chance.choice(("", "", "", "inconclusive", "raises"))
             job = chance.choices(JOBS, (3, 5, 3, 3, 2))[0]
