@@ -53,14 +53,15 @@ class Completion:
         self.result: object = None
         self._limit: limits.limited | None = None
         self._continuity: Continuity | None = None
-        self._connection: object = None
+        self._connection: object = None  # the driver's
         self.has_begun = False
         self.closed_inside = False  # the project's code closed the connection, which is its own error
         self.commit_was_sent = False
 
     def __enter__(self) -> "Completion":
         using = self.attempt.using
-        self._connection = limits.connect(using, self.attempt.limit)
+        self._database = limits.connect(using, self.attempt.limit)
+        self._connection = self._database.connection
         in_test_case = limits.inside_test_case(using)  # whose transaction is never committed
         self._transaction = transaction.atomic(using=using)
         try:
@@ -84,7 +85,8 @@ class Completion:
 
     def store(self, result: object) -> None:
         """From here on, only the store is at work. Raise unless the transaction is the one that began."""
-        limits.require_open(self.attempt.using)
+        if self._database.closed_in_transaction:
+            raise transaction.TransactionManagementError(limits.CLOSED_INSIDE)
         if self._continuity is not None:
             self._continuity.check()
         self.result = result
@@ -103,7 +105,7 @@ class Completion:
     ) -> bool:
         failure = error
         self.commit_was_sent = error is None
-        self.closed_inside = limits.was_closed_inside(self.attempt.using)
+        self.closed_inside = self._database.closed_in_transaction
         if self.closed_inside and isinstance(error, Error):
             error.add_note(limits.CLOSED_INSIDE)
         if error is not None and is_nested_durable(error):

@@ -156,7 +156,7 @@ class _StoreAtWork:
 
     def __enter__(self) -> None:
         try:
-            self._connection = limits.connect(self._attempt.using, self._attempt.limit)
+            self._connection = limits.connect(self._attempt.using, self._attempt.limit).connection
         except StoreUnavailable as error:
             raise self._failure() from error
 

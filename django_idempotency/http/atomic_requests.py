@@ -15,7 +15,7 @@ from django.http.response import HttpResponseBase
 
 from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.http.private_names import NON_ATOMIC_REQUESTS
-from django_idempotency.store.limits import require_open
+from django_idempotency.store.limits import CLOSED_INSIDE
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -93,8 +93,8 @@ def check_for_rollback(response: HttpResponseBase) -> None:
         return
     if response.status_code >= 400:
         raise RollbackRequired(response)
-    for each in connections.all(initialized_only=True):
-        require_open(each.alias)
+    if any(each.closed_in_transaction for each in connections.all(initialized_only=True)):
+        raise transaction.TransactionManagementError(CLOSED_INSIDE)
     raise transaction.TransactionManagementError(
         f"The view returned status {response.status_code}, but one of its transactions is marked for rollback: the "
         "view called set_rollback(True), or caught a database error. Put `with transaction.atomic():` around the "

@@ -79,7 +79,7 @@ class AtomicRequest:
             except StoreUnavailable as error:
                 self.raised_by_view = error
                 raise
-            return self.exchange.keep(response, reached_out=self.reached_out)
+            return self.exchange.keep(response, reached_out=bool(attempt.derived))
 
     @property
     def reached_out(self) -> bool:

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from time import monotonic, sleep
 from typing import Any, Final, TypeVar
 
-from django.db import Error, InterfaceError, connections, transaction
+from django.db import Error, InterfaceError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_idempotency.exceptions import InsideTransaction, StoreUnavailable
@@ -45,17 +45,6 @@ def inside_test_case(using: str) -> bool:
     if any(getattr(block, "_from_testcase", False) for block in connections[using].atomic_blocks[-1:]):
         return True
     raise InsideTransaction
-
-
-def was_closed_inside(using: str) -> bool:
-    """True if the project's code closed the connection of the open transaction, and with that rolled it back."""
-    return connections[using].closed_in_transaction
-
-
-def require_open(using: str) -> None:
-    """Raise if the open transaction was rolled back because its connection was closed."""
-    if was_closed_inside(using):
-        raise transaction.TransactionManagementError(CLOSED_INSIDE)
 
 
 class limited:
@@ -131,14 +120,14 @@ def was_lost(error: BaseException, using: str, used: Any) -> bool:
     return current is None or current is not used
 
 
-def connect(using: str, seconds: float) -> Any:
-    """Have a connection within the limit, and return the driver's."""
+def connect(using: str, seconds: float) -> BaseDatabaseWrapper:
+    """Have a connection within the limit."""
     connection = connections[using]
     try:
         _reopen(connection, monotonic() + seconds)
     except Error as error:
         raise StoreUnavailable from error
-    return connection.connection
+    return connection
 
 
 def lacks_table(error: BaseException) -> bool:
