@@ -172,7 +172,7 @@ def check_packet(
 ) -> list[CheckMessage]:
     """W062: MariaDB or MySQL would refuse to store the largest response."""
     using = alias()
-    if using not in (databases or ()) or connections[using].vendor != "mysql":
+    if using not in (databases or ()):
         return []
     return [
         Warning(

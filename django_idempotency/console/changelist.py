@@ -15,10 +15,10 @@ from django_idempotency.console.filters import Filter
 from django_idempotency.console.keyset import NEWEST, PAGE, PICKED, Cursor, Page, Rows, Walk, fetch_page
 from django_idempotency.console.relations import find_principals
 from django_idempotency.console.sight import hide_key, may_see_content
-from django_idempotency.console.tenants import find_tenant
 from django_idempotency.core.calls import ANONYMOUS
 from django_idempotency.core.links import docs_url
 from django_idempotency.core.refs import parse_namespace
+from django_idempotency.http.admin_tenants import find_tenant
 from django_idempotency.models import IdempotencyKey
 from django_idempotency.store.records import alias
 

@@ -14,7 +14,7 @@ from django.urls import URLPattern, path
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from django_idempotency.console import actions, bulk, changelist, columns, confirmation, record, tenants
+from django_idempotency.console import actions, bulk, changelist, columns, confirmation, record
 from django_idempotency.console.bulk import BulkActionForm
 from django_idempotency.console.changelist import Listing
 from django_idempotency.console.dashboard import page
@@ -22,6 +22,7 @@ from django_idempotency.console.filters import FILTERS
 from django_idempotency.console.keyset import Rows
 from django_idempotency.console.sight import may_see_content
 from django_idempotency.console.wording import badge
+from django_idempotency.http.admin_tenants import find_tenant
 from django_idempotency.models import IdempotencyKey
 
 if TYPE_CHECKING:
@@ -50,12 +51,12 @@ class IdempotencyKeyAdmin(_Admin):
         js = ["django_idempotency/copy.js"]
 
     def get_queryset(self, request: HttpRequest) -> Rows:
-        rows, tenant = changelist.read_all(), tenants.find_tenant(request)
+        rows, tenant = changelist.read_all(), find_tenant(request)
         return rows if tenant is None else rows.filter(tenant=tenant)
 
     def may_see_dashboard(self, request: HttpRequest) -> bool:
         """True if this person may see the figures, which are those of all tenants."""
-        return self.has_view_permission(request) and tenants.find_tenant(request) is None
+        return self.has_view_permission(request) and find_tenant(request) is None
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[Listing]:
         return Listing

@@ -19,8 +19,8 @@ from django_idempotency.console.dashboard.sections import build_charts, build_ch
 from django_idempotency.console.dashboard.series import to_local
 from django_idempotency.console.dashboard.tables import build_upkeep, build_work
 from django_idempotency.console.filters import list_known_names
-from django_idempotency.console.tenants import find_tenant
 from django_idempotency.core.links import docs_url
+from django_idempotency.http.admin_tenants import find_tenant
 from django_idempotency.models import Dashboard
 from django_idempotency.monitoring.findings import describe
 
