@@ -127,7 +127,7 @@ def ask_for(what: str, record: IdempotencyKey) -> HttpRequest:
     return RequestFactory().get("/idempotency/keys/", {"path": "/work"}, headers={"Idempotency-Key": key})
 
 
-@pytest.mark.parametrize(("what", "most"), [("receipt", 125), ("poll", 125), ("nothing", 90)])
+@pytest.mark.parametrize(("what", "most"), [("receipt", 135), ("poll", 135), ("nothing", 95)])
 def test_a_poll_costs_no_more_than_a_replay_however_many_routes_there_are(
     what: str, most: int, settings: Any, vendor: str
 ) -> None:
