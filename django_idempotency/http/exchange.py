@@ -152,7 +152,9 @@ class Exchange(OwnResponses):
             return self.missing_key_response()
         try:
             principal = principal_of(self.request, self.policy)
-            call = self.known_call(call_from(self.request, lines, self.policy, principal, self.parsed_form()))
+            call = call_from(self.request, lines, self.policy, principal, self.parsed_form())
+            if isinstance(self.policy.scope, str):
+                call = self.known_call(call)
         except InvalidKey as error:
             return self.invalid_key_response(error)
         except NoPrincipal as error:
