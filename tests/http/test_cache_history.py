@@ -30,7 +30,7 @@ from django_idempotency.testing import grace_over, retention_over
 from tests.kit.caches import ALIAS, CHAOS, QUICK, Memory, Server, has_redis, poison, running_redis
 from tests.kit.calls import heard
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendor]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 KEYS, USERS, PAYLOADS = 10, ("alice", "bob"), (1, 2)
 MODES = ("leased", "atomic")
@@ -183,7 +183,8 @@ def use(settings: Any, backend: str, **configuration: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "often", "now_and_then"), [(1_500, 50, 0), pytest.param(10_000, 400, 20, marks=pytest.mark.soak)]
+    ("steps", "often", "now_and_then"),
+    [(1_500, 50, 0), pytest.param(10_000, 400, 20, marks=[pytest.mark.soak, pytest.mark.vendor])],
 )
 def test_a_history_with_a_cache_and_without_one(settings: Any, steps: int, often: int, now_and_then: int) -> None:
     options = {"MAX_ENTRIES": 6, "CULL_FREQUENCY": 3}  # it is full most of the time
@@ -203,6 +204,7 @@ def test_a_history_with_a_cache_and_without_one(settings: Any, steps: int, often
 
 
 @pytest.mark.processes
+@pytest.mark.vendor
 @pytest.mark.soak
 def test_1_000_steps_with_redis_and_without_it(settings: Any, tmp_path: Path) -> None:
     if not has_redis():
