@@ -148,7 +148,7 @@ def draw_step(chance: Random, depth: int = 0) -> Step:
                 point = chance.choice(("start", "charged", "commit", "commit"))
                 usual = chance.random() < 0.4
                 others = (
-                    draw_aftermath(chance, subject)
+                    draw_aftermath(chance, subject, 1)
                     if usual
                     else [draw_step(chance, 1) for _ in range(chance.randint(1, 4))]
                 )
