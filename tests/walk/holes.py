@@ -18,7 +18,7 @@ from django_idempotency.flow.finish import proves_nothing_happened
 from django_idempotency.http import requests, responses
 from django_idempotency.http.exchange import Exchange
 from django_idempotency.models import IdempotencyKey
-from django_idempotency.store import attempts, claims, jobs, verdicts
+from django_idempotency.store import attempts, jobs, verdicts
 from django_idempotency.store.dialects import Statement
 
 Patch = Callable[[ExitStack], None]
@@ -111,11 +111,6 @@ def one_tenant(stack: ExitStack) -> None:
     everywhere(stack, requests.tenant_of, lambda request, policy: "")
 
 
-def no_taint(stack: ExitStack) -> None:
-    """Forget at a take-over that the earlier attempt may still land."""
-    statement(stack, claims.TAKE_OVER, "tainted = TRUE", "tainted = FALSE")
-
-
 def no_grace(stack: ExitStack) -> None:
     """Believe a negative verdict while messages may still arrive."""
     stack.enter_context(mock.patch.object(IdempotencyKey, "grace_left", 0.0))
@@ -141,7 +136,6 @@ HOLES: Final = {
     "verdicts keep the token": Hole(verdicts_keep_the_token, ("late",), ("two responses", "no such row")),
     "atomic references": Hole(atomic_references, ("atomic",), ("false address",)),
     "one tenant": Hole(one_tenant, LATE, ("another's response", "two responses")),
-    "no taint": Hole(no_taint, ("restart",), PROOF),
     "no grace": Hole(no_grace, ("late",), ("false proof", "second charge")),
     "no fence": Hole(no_fence, ("restart",), ("second booked", "two responses", "no such row")),
 }

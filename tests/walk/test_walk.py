@@ -19,7 +19,7 @@ from tests.walk.world import USERS, world
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.walk.endpoints")]
 
 CLAIMS = (signals.reserved, signals.renewed, signals.retried, signals.taken_over)
-BUDGET = 150  # histories in which a hole has to be found
+BUDGET = 400  # histories in which a hole has to be found
 FIRST, COUNT = (int(number) for number in os.environ.get("WALK", "1:1000").split(":"))
 
 
