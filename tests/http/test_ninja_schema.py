@@ -128,10 +128,10 @@ def test_a_protected_operation_is_described(document: Document) -> None:
     assert post(document, "one/routed")["x-idempotency"]["mode"] == "atomic"
 
 
-def test_a_409_is_one_of_two_types(document: Document) -> None:
+def test_a_409_is_of_one_of_three_types(document: Document) -> None:
     schema = post(document, "orders")["responses"]["409"]["content"]["application/problem+json"]["schema"]
     names = [each["$ref"].rpartition("/")[2] for each in schema["anyOf"]]
-    assert names == ["IdempotencyKeyInProgress", "IdempotencyOutcomeUnknown"]
+    assert names == ["IdempotencyKeyInProgress", "IdempotencyOutcomeUnknown", "IdempotencyResponseNotStored"]
     assert document["components"]["schemas"].keys() >= {*names, "OrderIn", "OrderOut"}
 
 

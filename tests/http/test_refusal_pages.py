@@ -135,7 +135,8 @@ def test_text_says_the_same(alice: Person) -> None:
     told = alice.post("/decline", headers={"Accept": "text/plain"})
     assert (told.status_code, told["Retry-After"]) == (503, "2")
     assert told.content.decode() == (
-        "Nothing was done\n\nThe operation was not executed and had no effect. Send the same request again later.\n\n"
+        "Nothing was done\n\nThe operation was not executed and had no effect. Send the same request again, "
+        "with the same key, after the seconds in Retry-After.\n\n"
         "Wait 2 s before you try again.\n"
     )
 
