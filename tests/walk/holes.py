@@ -111,13 +111,6 @@ def one_tenant(stack: ExitStack) -> None:
     everywhere(stack, requests.tenant_of, lambda request, policy: "")
 
 
-def no_grace(stack: ExitStack) -> None:
-    """Believe a negative verdict while messages may still arrive."""
-    stack.enter_context(mock.patch.object(IdempotencyKey, "grace_left", 0.0))
-    for each in (verdicts.NOT_EXECUTED, verdicts.DISMISS):
-        statement(stack, each, "grace_until <=", "'2000-01-01' <=")
-
-
 def no_fence(stack: ExitStack) -> None:
     """Let an attempt end a record that another one has ended."""
     mine = "attempt_token = %(token)s AND status IN ('in_progress', 'unknown')"
@@ -136,6 +129,5 @@ HOLES: Final = {
     "verdicts keep the token": Hole(verdicts_keep_the_token, ("late",), ("two responses", "no such row")),
     "atomic references": Hole(atomic_references, ("atomic",), ("false address",)),
     "one tenant": Hole(one_tenant, LATE, ("another's response", "two responses")),
-    "no grace": Hole(no_grace, ("late",), ("false proof", "second charge")),
     "no fence": Hole(no_fence, ("restart",), ("second booked", "two responses", "no such row")),
 }
