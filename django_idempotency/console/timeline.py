@@ -43,6 +43,7 @@ KINDS: Final[dict[str, tuple[Text, str]]] = {  # of events: title and tone
     Kind.CONFIRMED_TOO_LATE: (gettext_lazy("It happened after all, but the record had ended as failed"), "bad"),
     Kind.DEAD_LETTER: (gettext_lazy("Reconciliation gave up"), "bad"),
     Kind.MISMATCH: (gettext_lazy("The key was sent with a different request, which was refused"), "bad"),
+    Kind.HEARTBEAT_FAILED: (gettext_lazy("Its heartbeat failed twice in a row, so its lease may expire"), "bad"),
     Kind.DENIED: (gettext_lazy("A webhook reported that it did not happen"), "doubt"),
     **{each.trace.kind: (each.trace.title, each.trace.tone) for each in ACTIONS if each.trace is not None},
 }

@@ -29,6 +29,7 @@ class Kind(StrEnum):
     EXPIRED = "expired", "T18"
     ASKED = "asked", ""
     MISMATCH = "mismatch", ""
+    HEARTBEAT_FAILED = "heartbeat failed", ""
 
     def __new__(cls, value: str, cite: str) -> "Kind":
         member = str.__new__(cls, value)

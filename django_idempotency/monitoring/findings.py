@@ -33,6 +33,7 @@ class Code(StrEnum):
     RETENTION_SHORT = "retention-short"
     OPERATION_RETENTION_SHORT = "operation-retention-short"
     LEASE_SHORT = "lease-short"
+    HEARTBEAT_FAILED = "heartbeat-failed"
     POOLER = "pooler-unsafe"
     CLOCKS_APART = "clocks-apart"
     READ_ONLY = "read-only"
@@ -164,6 +165,13 @@ SENTENCES: Final[Mapping[Code, str | Promise]] = {
     ),
     Code.LEASE_SHORT: _(
         "Operation %(operation)s has a lease of %(lease)s, but its p99 is %(p99)s: make the lease at least %(needed)s."
+    ),
+    Code.HEARTBEAT_FAILED: ngettext_lazy(
+        "The heartbeat of %(number)s attempt failed twice in a row in the last 24 hours: its lease may expire while it "
+        "runs. Look for the error in the log, and for what locks the table.",
+        "The heartbeats of %(number)s attempts failed twice in a row in the last 24 hours: their leases may expire "
+        "while they run. Look for the errors in the log, and for what locks the table.",
+        "count",
     ),
     Code.POOLER: _(
         "A connection pooler stands before PostgreSQL, and this process uses %(options)s: in transaction mode another "

@@ -10,13 +10,15 @@ from django.db.models import Count, Max, Min, QuerySet
 from django.utils import timezone
 
 from django_idempotency.conf import conf
+from django_idempotency.core.audit import Kind
 from django_idempotency.fields import StatementNow
 from django_idempotency.flow.unattended import match_resumable, match_unattended
 from django_idempotency.models import INSTALLATION, IdempotencyKey, MaintenanceRun
 from django_idempotency.monitoring.durations import load_operations
 from django_idempotency.monitoring.findings import Finding, describe_plainly
 from django_idempotency.monitoring.fingerprints import find_missing_secrets
-from django_idempotency.monitoring.rules import LATE_SECONDS, JobRun, Snapshot, find_problems
+from django_idempotency.monitoring.rules import HEARTBEATS_SECONDS, LATE_SECONDS, JobRun, Snapshot, find_problems
+from django_idempotency.store.events import count_since
 from django_idempotency.store.pooler import find_unsafe_options
 from django_idempotency.store.records import alias
 from django_idempotency.store.server import ask_server
@@ -92,6 +94,7 @@ def examine(using: str, clock: Clock = timezone.now) -> list[Finding]:
         replace(
             seen,
             operations=load_operations(using),
+            heartbeats=count_since(timedelta(seconds=HEARTBEATS_SECONDS), Kind.HEARTBEAT_FAILED, using),
             missing_secrets=find_missing_secrets(using),
             clocks_apart=apart,
             pooled=find_unsafe_options(using),

@@ -19,6 +19,7 @@ LATE_SECONDS: Final = 600  # ten sweeps of the usual schedule
 UNKNOWN_SECONDS: Final = 3600
 UNKNOWN_MANY: Final = 50  # as the alert IdempotencyUnknownMany
 CLOCK_SECONDS: Final = 2.0
+HEARTBEATS_SECONDS: Final = 86_400  # for so long a heartbeat that failed is reported
 _DAY: Final = 86_400
 _READ_ONLY: Final = ("in_hot_standby", "read_only", "transaction_read_only", "tx_read_only")
 _DURABLE: Final = {
@@ -53,6 +54,7 @@ class Snapshot:
     oldest_dead_letter: float | None
     runs: Mapping[str, JobRun]
     operations: Mapping[str, OperationStats] = field(default_factory=dict)
+    heartbeats: int = 0  # that failed twice in a row
     clocks_apart: float | None = None
     missing_secrets: Sequence[str] = ()  # that made fingerprints of records, and that this process lacks
     pooled: tuple[str, ...] = ()  # options in use that a pooler in transaction mode breaks
@@ -66,6 +68,7 @@ def find_problems(seen: Snapshot) -> list[Finding]:
         *_find_missing_secrets(seen),
         *_find_short_retention(),
         *_find_operations(seen),
+        *_find_failed_heartbeats(seen),
         *_find_clocks(seen),
         *_find_pooler(seen),
     ]
@@ -122,6 +125,11 @@ def _find_operations(seen: Snapshot) -> Iterator[Finding]:
         if p99 is not None and not operation.has_room:
             values = {"operation": name, "lease": operation.lease, "p99": p99, "needed": ceil(3 * p99)}
             yield Finding(Code.LEASE_SHORT, values)
+
+
+def _find_failed_heartbeats(seen: Snapshot) -> Iterator[Finding]:
+    if seen.heartbeats:
+        yield Finding(Code.HEARTBEAT_FAILED, {"count": seen.heartbeats})
 
 
 def _find_clocks(seen: Snapshot) -> Iterator[Finding]:

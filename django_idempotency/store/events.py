@@ -89,6 +89,12 @@ def exists(ref: Ref, kind: Kind) -> bool:
     return IdempotencyEvent.objects.using(ref.using).filter(record_id=ref.id, kind=kind.value).exists()
 
 
+def count_since(age: timedelta, kind: Kind, using: str) -> int:
+    """Count the events of one kind that are not older than this."""
+    new = IdempotencyEvent.objects.using(using).filter(at__gt=StatementNow() - Value(age))
+    return new.filter(kind=kind.value).count()
+
+
 def events_before(retention: timedelta, using: str) -> QuerySet[IdempotencyEvent]:
     """Return the events that are older than the retention."""
     old = IdempotencyEvent.objects.using(using).filter(at__lte=StatementNow() - Value(retention))

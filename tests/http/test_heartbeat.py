@@ -1,19 +1,24 @@
 """A handler that lives longer than its lease, with and without a heartbeat."""
 
+import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
+from io import StringIO
 from threading import Event
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import connection
 
 from django_idempotency import Policy
+from django_idempotency.console.timeline import build_timeline
 from django_idempotency.fields import StatementNow
 from django_idempotency.flow.attempt import Attempt
 from django_idempotency.flow.heartbeat import beating
-from django_idempotency.models import IdempotencyKey
+from django_idempotency.models import IdempotencyEvent, IdempotencyKey
 from django_idempotency.store import attempts
 from tests.kit import records
 from tests.kit.threads import wait_until
@@ -84,6 +89,44 @@ def test_a_beat_that_fails_is_loud_and_the_next_one_counts(
     with beating(attempt):
         assert wait_until(lambda: IdempotencyKey.objects.get().locked_until > first)  # type: ignore[operator]
     assert "heartbeat" in caplog.text
+    assert not IdempotencyEvent.objects.exists(), "one failure is none"
+
+
+@contextmanager
+def without_table(name: str) -> Iterator[None]:
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER TABLE {name} RENAME TO {name}_away")
+        try:
+            yield
+        finally:
+            cursor.execute(f"ALTER TABLE {name}_away RENAME TO {name}")
+
+
+def ask_doctor() -> dict[str, Any]:
+    output = StringIO()
+    with pytest.raises(CommandError):
+        call_command("idempotency_doctor", "--json", stdout=output)
+    return {each["code"]: each for each in json.loads(output.getvalue())["findings"]}
+
+
+@pytest.mark.parametrize("lost", [["idempotency_key"], ["idempotency_key", "idempotency_event"]], ids=["one", "both"])
+def test_two_failures_in_a_row_are_a_finding(lost: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    """It is noted at once, or as soon as the trail can be written."""
+    attempt = claimed(heartbeat=timedelta(minutes=1))
+    with beating(attempt), ExitStack() as tables:
+        for name in lost:
+            tables.enter_context(without_table(name))
+        assert wait_until(lambda: caplog.text.count("A heartbeat of record") > 1)
+        if len(lost) == 1:
+            assert wait_until(IdempotencyEvent.objects.exists)
+    (event,) = IdempotencyEvent.objects.filter(record_id=attempt.call.id)
+    assert (event.kind, event.transition) == ("heartbeat failed", "")
+    assert "idempotency_key" in event.reason
+    assert "Its heartbeat failed" in str(build_timeline(IdempotencyKey.objects.get(), [event])[-1].title)
+    assert ask_doctor()["heartbeat-failed"]["count"] == 1
+
+    IdempotencyEvent.objects.update(at=StatementNow() - timedelta(days=1))
+    assert "heartbeat-failed" not in ask_doctor()
 
 
 @pytest.mark.slow

@@ -91,6 +91,7 @@ def asked(**settings: str) -> dict[str, Server]:
             Code.LEASE_SHORT,
             {"operation": "pay", "lease": 10, "p99": 4.0, "needed": 12},
         ),
+        ({"heartbeats": 2}, Code.HEARTBEAT_FAILED, {"count": 2}),
         ({"pooled": ("cursors",)}, Code.POOLER, {"options": "cursors"}),
         ({"clocks_apart": 2.1}, Code.CLOCKS_APART, {"difference": 2.1}),
         (asked(in_hot_standby="on", transaction_read_only="on"), Code.READ_ONLY, {"setting": "in_hot_standby"}),
