@@ -44,6 +44,7 @@ FAULTS: Final[dict[str, tuple[str, ...]]] = {
     "note": ("yes",),
     "end": ("422", "500", "missing", "forbidden", "free", "raise"),
     "deadlock": ("yes",),
+    "serializer": ("yes",),
     "commit": ("lost", "landed"),
     "phase commit": ("lost", "landed"),
     "between": ("yes",),
