@@ -98,6 +98,27 @@ def ask(host: str) -> Any:
     return [answer.status_code, answer.json()]
 
 
+def ask_for_outcomes() -> dict[str, Any]:
+    """What the user of each tenant, whose ids are equal, gets for the same key and for each tenant's address."""
+    from django.db import connection
+    from django.test import Client
+
+    from tests.tenants import views
+
+    found = {}
+    for host in ("acme", "beta"):
+        client = Client(headers={"Host": f"{host}.example.com", "Idempotency-Key": "invoice-0001"})
+        addresses = {tenant: f"/idempotency/operations/{record}/" for tenant, record in views.PAID.items()}
+        given = {"key": client.get("/idempotency/keys/?path=/pay")}
+        given |= {tenant: client.get(address) for tenant, address in addresses.items()}
+        found[host] = {
+            name: json.loads(each.json()["response"]["body"])["schema"] if each.status_code == 200 else each.status_code
+            for name, each in given.items()
+        }
+    connection.set_schema_to_public()  # type: ignore[attr-defined]
+    return found
+
+
 def look_around() -> dict[str, list[str]]:
     """Whose responses the superuser at each host finds in the admin's list, and on their own pages."""
     from django.db import connection
@@ -158,6 +179,7 @@ def main() -> dict[str, Any]:
     }
     if not TENANT:
         return found
+    found["outcomes"] = ask_for_outcomes()
     if LAYOUT == "shared":  # where each tenant has a table, the public schema has none
         found["in the admin"] = look_around()
     found |= {

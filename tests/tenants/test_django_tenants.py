@@ -64,6 +64,10 @@ def test_tenants_share_nothing_and_the_jobs_reach_each_of_them(layout: str, data
     assert found["message"] == "landed"
     assert found["performed"] == ["acme in acme", "beta in beta", "beta in beta"]
 
+    assert found["outcomes"] == {
+        "acme": {"key": "acme", "acme": "acme", "beta": 404},
+        "beta": {"key": "beta", "acme": 404, "beta": "beta"},
+    }
     if layout == "shared":
         both = ["acme", "beta"]
         assert found["in the admin"] == {"acme": ["acme"], "beta": ["beta"], "public": both}

@@ -9,7 +9,7 @@ from uuid import uuid4
 from django.contrib import admin
 from django.db import connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.urls import path
+from django.urls import include, path
 
 from django_idempotency import Reply, json_reply
 from django_idempotency.decorators import idempotent
@@ -29,7 +29,7 @@ def schema() -> str:
     return str(getattr(connection, "schema_name", ""))
 
 
-@idempotent
+@idempotent(receipts=True)
 def pay(request: HttpRequest) -> HttpResponse:
     PAID[schema()] = request.idempotency.reference  # type: ignore[attr-defined]
     return JsonResponse({"schema": schema(), "run": next(RUNS)}, status=201)
@@ -90,4 +90,8 @@ def count_unknown() -> int:
     return IdempotencyKey.objects.filter(status="unknown").count()
 
 
-urlpatterns = [path("pay", pay, name="pay"), path("admin/", admin.site.urls)]
+urlpatterns = [
+    path("pay", pay, name="pay"),
+    path("admin/", admin.site.urls),
+    path("idempotency/", include("django_idempotency.urls")),
+]
