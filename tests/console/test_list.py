@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from datetime import timezone as datetime_zone
@@ -18,6 +19,7 @@ from django_idempotency import Status
 from django_idempotency.console import keyset
 from django_idempotency.models import IdempotencyKey
 from tests.kit.console import LIST, client_of, many, page_of, record
+from tests.management.terminals import said
 
 pytestmark = [pytest.mark.django_db, pytest.mark.vendor]
 
@@ -320,6 +322,24 @@ def test_a_username_finds_the_records_of_its_user(viewer: Client) -> None:
     record(Status.COMPLETED, key="another's", principal="user:999")
     assert keys(viewer.get(LIST, {"q": "carol"})) == ["hers"]
     assert keys(viewer.get(LIST, {"q": "nobody"})) == []
+
+
+@pytest.mark.parametrize("column", ["principal", "operation", "tenant"])
+def test_each_spelling_is_another_name(viewer: Client, column: str) -> None:
+    """The default collations of MariaDB and MySQL take all of these for one."""
+    spellings = ["josé", "jose", "JOSE", "jose\u0301"]
+    for number, name in enumerate(spellings):
+        record(Status.COMPLETED, key=f"key {number}", **{column: name})
+    for number, name in enumerate(spellings):
+        listed = json.loads(said("idempotency_list", f"--{column}", name, "--json"))["records"]
+        found = {
+            "filter": [row.key for row in IdempotencyKey.objects.filter(**{column: name})],
+            "command": [each["key"] for each in listed],
+        }
+        if column != "tenant":
+            query = {"q" if column == "principal" else column: name}
+            found["admin"] = keys(viewer.get(LIST, query))
+        assert found == {how: [f"key {number}"] for how in found}, name
 
 
 def test_the_page_says_how_much_of_the_list_it_is(viewer: Client) -> None:
