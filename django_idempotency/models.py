@@ -107,6 +107,7 @@ class IdempotencyKey(models.Model):
     objects = IdempotencyKeyQuerySet.as_manager()
 
     read_at: datetime  # the database's time, on what `with_time` read
+    key_is_cut = False  # True where `key` is only its beginning, for a person who may not see the whole
 
     class Meta:
         db_table = "idempotency_key"

@@ -21,16 +21,14 @@ def render_moment(then: datetime, now: datetime) -> SafeString:
 
 
 def render_key(row: Any, url: str) -> SafeString:
-    return format_html(
-        '<a class="idem-key" href="{}" title="{}">{}</a> '
-        '<button type="button" class="idem-copy" data-copy="{}" aria-label="{}" title="{}" hidden></button>',
-        url,
-        row.key,
-        shorten_key(row.key),
-        row.key,
-        _("Copy the key"),
-        _("Copy the key"),
+    title = (
+        _("The whole key is only shown to users with the permission to view content.") if row.key_is_cut else row.key
     )
+    link = format_html('<a class="idem-key" href="{}" title="{}">{}</a>', url, title, shorten_key(row.key))
+    if row.key_is_cut:
+        return link
+    button = '{} <button type="button" class="idem-copy" data-copy="{}" aria-label="{}" title="{}" hidden></button>'
+    return format_html(button, link, row.key, _("Copy the key"), _("Copy the key"))
 
 
 def render_work(row: Any) -> SafeString:

@@ -18,5 +18,5 @@ def may_see_content(user: Any) -> bool:
 def hide_key(row: R, user: Any) -> R:
     """Cut the key of callers without credentials, who get the response for the key alone."""
     if row.principal == ANONYMOUS and not may_see_content(user):
-        row.key = f"{row.key[:SHOWN_OF_KEY]}…"
+        row.key, row.key_is_cut = f"{row.key[:SHOWN_OF_KEY]}…", True
     return row

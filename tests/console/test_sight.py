@@ -23,6 +23,16 @@ def test_a_key_without_credentials_is_content(rights: tuple[str, ...]) -> None:
     assert shown == (set(pages) if rights else set())
 
 
+@pytest.mark.parametrize("rights", [(), ("view_content",)])
+def test_what_is_shown_of_a_hidden_key_is_not_offered_as_the_key(rights: tuple[str, ...]) -> None:
+    found = record(Status.COMPLETED, KEY, principal="anonymous")
+    client = client_of(person("ada", *rights))
+    for address in (LIST, page_of(found)):
+        page = client.get(address).content.decode()
+        assert ("Copy the key" in page) is bool(rights), address
+        assert ("whole key" in page) is not bool(rights), address
+
+
 def test_the_keys_of_known_callers_are_shown() -> None:
     record(Status.COMPLETED, KEY, principal="user:7")
     assert KEY in client_of(person("ada")).get(LIST + f"?q={KEY[:8]}").content.decode()
