@@ -52,6 +52,7 @@ from django_idempotency.http.sessions import earlier_session_principals
 from django_idempotency.signals import logger
 from django_idempotency.store.limits import in_transaction
 from django_idempotency.store.records import alias
+from django_idempotency.store.server import takes_body
 
 Handler = Callable[[], Any]
 # Django turns these exceptions into a 400, 403 or 404.
@@ -231,6 +232,8 @@ def capture_response(
         why_not = "its body may have its reader's CSRF token"
     elif body is None or len(body) > policy.reply.longest_body:
         why_not = f"its body is longer than {policy.reply.longest_body} bytes, or streamed as it comes"
+    elif len(body) > _SENT_ANYWHERE and not takes_body(len(body), alias()):
+        why_not = "its body is longer than the database's max_allowed_packet admits"
     for name, value in response.items():
         if (unfolded := unfold(value)) != value:  # Django folds some values that are not Latin-1; servers refuse them
             response[name] = unfolded
@@ -245,6 +248,7 @@ def capture_response(
     return response, reply
 
 
+_SENT_ANYWHERE: Final = 256 * 1024  # bytes of a body; a limit under which these are too many is not expected
 _warned: Final = set[str]()  # operations, once per process
 
 

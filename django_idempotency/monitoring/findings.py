@@ -206,9 +206,9 @@ SENTENCES: Final[Mapping[Code, str | Promise]] = {
     ),
     Code.NODE_NOT_SYNCED: _("This node of the cluster is %(state)s, not synced."),
     Code.PACKET_SMALL: _(
-        "max_allowed_packet is %(value)s bytes: a response with a body of up to %(body)s bytes, as IDEMPOTENCY"
-        "['MAX_BODY'] allows, may not be stored, and the outcome of its request is then unknown. Set "
-        "max_allowed_packet to at least %(least)s, or MAX_BODY to less."
+        "max_allowed_packet is %(value)s bytes: the body of a response may not be stored, although IDEMPOTENCY"
+        "['MAX_BODY'] allows %(body)s bytes. Its retries get a 409, and an operation with such a result stays "
+        "unknown. Set max_allowed_packet to at least %(least)s, or MAX_BODY to less."
     ),
     Code.CLIENTS_UNNOTICED: _(
         "client_connection_check_interval is 0: a claim whose client was cut off while it waits for a lock stays until "

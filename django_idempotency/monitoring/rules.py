@@ -13,7 +13,7 @@ from django_idempotency.monitoring.durations import OperationStats
 from django_idempotency.monitoring.findings import Code, Finding
 from django_idempotency.monitoring.jobs import SCHEDULED
 from django_idempotency.store.deletion import constrained_pointers
-from django_idempotency.store.server import Server
+from django_idempotency.store.server import Server, statement_size
 
 LATE_SECONDS: Final = 600  # ten sweeps of the usual schedule
 UNKNOWN_SECONDS: Final = 3600
@@ -26,7 +26,6 @@ _DURABLE: Final = {
     "synchronous_commit": ("on", "local", "remote_write", "remote_apply"),
     "innodb_flush_log_at_trx_commit": ("1", "3"),
 }
-_BESIDES_BODY: Final = 64 * 1024  # bytes of a statement: headers, arguments and the columns about the request
 _WAIT_BEFORE_READS: Final = 1  # a bit of wsrep_sync_wait
 
 
@@ -167,9 +166,9 @@ def _find_server(server: Server) -> Iterator[Finding]:
 
 
 def find_small_packet(settings: Mapping[str, str]) -> Iterator[Finding]:
-    """Find a limit on statements below the one on bodies: a driver may write two bytes for each of a body."""
+    """Find a limit on statements below the one on bodies."""
     body = conf.MAX_BODY
-    packet, least = int(settings.get("max_allowed_packet", 0)), 2 * body + _BESIDES_BODY
+    packet, least = int(settings.get("max_allowed_packet", 0)), statement_size(body)
     if 0 < packet < least:
         yield Finding(Code.PACKET_SMALL, {"value": packet, "body": body, "least": least})
 

@@ -6,7 +6,9 @@ from typing import Any, Final
 
 from django.db import connections
 
+from django_idempotency.exceptions import StoreUnavailable
 from django_idempotency.models import IdempotencyKey
+from django_idempotency.store.limits import limited
 
 _SETTINGS: Final = {
     "postgresql": [
@@ -32,6 +34,8 @@ _STANDBYS: Final = """
 """
 # What speaks PostgreSQL's or MySQL's protocol and names itself in its version.
 _LOOK_ALIKES: Final = {"cockroachdb": "CockroachDB", "-yb-": "YugabyteDB", "tidb": "TiDB"}
+_BESIDES_BODY: Final = 64 * 1024  # bytes of a statement: headers, arguments and the columns about the request
+_LIMIT_SECONDS: Final = 2.0
 _CITUS: Final = "SELECT COUNT(*) FROM pg_extension WHERE extname = 'citus'"
 
 
@@ -65,6 +69,22 @@ def ask_server(using: str) -> Server:
             keeps_unique=any(columns and columns <= {"id", "scope", "key"} for columns in unique),
             has_unique_id={"id"} in unique,
         )
+
+
+def statement_size(body: int) -> int:
+    """Return the longest statement that stores a body of so many bytes: a driver may write two for each."""
+    return 2 * body + _BESIDES_BODY
+
+
+def takes_body(size: int, using: str) -> bool:
+    """True unless the server would refuse the statement that stores a body of so many bytes, and end the connection."""
+    if connections[using].vendor != "mysql":
+        return True
+    try:
+        with limited(using, _LIMIT_SECONDS), connections[using].cursor() as cursor:
+            return bool(statement_size(size) <= _ask(cursor, "SELECT @@max_allowed_packet"))
+    except StoreUnavailable:
+        return True  # storing the response fails too, and whoever does it knows what that means
 
 
 def read_settings(using: str) -> dict[str, str]:
