@@ -157,8 +157,9 @@ def test_the_dashboard(operator: Client, settings: Any, count_outcomes: bool) ->
 def test_a_finding(code: Code) -> None:
     seconds = dict.fromkeys(("age", "retention", "lease", "p99", "needed", "difference"), 1.5)
     names = ("error", "job", "operation", "options", "setting", "value", "field", "state", "engine", "promise")
+    sizes = ("body", "least")
     for count in (1, 2):
-        values = {**dict.fromkeys(names, "x"), "reason": "x", "secret": "x", **seconds, "count": count}
+        values = {**dict.fromkeys((*names, *sizes), "x"), "reason": "x", "secret": "x", **seconds, "count": count}
         assert_german(describe(Finding(code, values)))
 
 
