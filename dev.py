@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run the demo, the tests or the checks of this checkout.
+"""Run the demo, the tests or the checks of this checkout, or install what they need.
 
 Needs Python 3.11 or newer and a package index. Everything else is installed into .venv, next to this file.
 """
@@ -15,6 +15,7 @@ import shlex
 import subprocess
 import sys
 import venv
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,10 +68,40 @@ def prepare(group: str) -> None:
     print(f"Installing the packages for '{group}' into {VENV.name}. It takes 20 to 60 seconds, once.", flush=True)
     if not PYTHON.exists() or subprocess.run([PYTHON, "-c", "import pip"], stderr=subprocess.DEVNULL).returncode:
         make_venv()
-    project = ("--constraint", "requirements.lock", "--editable", ".[all]", "--group", group)
-    if not run("pip", "install", "-q", "--upgrade", "pip>=25.1") or not run("pip", "install", "-q", *project):
+    pins = VENV / f"pins-{group}.txt"
+    pins.write_text(list_pins(group))
+    packages = ("--require-hashes", "--requirement", str(pins.relative_to(ROOT)))
+    project = ("--no-deps", "--no-build-isolation", "--editable", ".")
+    if not run("pip", "install", "-q", *packages) or not run("pip", "install", "-q", *project):
         sys.exit("dev.py: the installation failed; see pip's message above.")
     stamp.write_text(wanted)
+
+
+def list_pins(group: str) -> str:
+    """Return the part of requirements.lock that the project, its build and a dependency group need.
+
+    pip takes hashes only where each requirement is one exact version. The comments of the lock tell who needs what.
+    """
+    import tomllib  # an older Python has none, and is told so first
+
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    groups = {**declared["dependency-groups"], "build": declared["build-system"]["requires"]}
+    pins = re.findall(r"^([a-z].*?)(==.+\n(?:[ ].*\n)*)", (ROOT / "requirements.lock").read_text(), re.M)
+    users = [(name, set(re.findall(r"^ +#(?: via)? +(.+)", pin, re.M))) for name, pin in pins]
+    found, needed = set[str](), {"django-idempotency (pyproject.toml)", *list_names(groups, group, "build")}
+    while needed > found:
+        found = set(needed)
+        needed |= {name for name, its_users in users if its_users & found}
+    return "".join(name + pin for name, pin in pins if name in needed)
+
+
+def list_names(groups: dict[str, Any], *chosen: str) -> Iterator[str]:
+    """Return the names of the packages in these groups, as requirements.lock spells them."""
+    for requirement in (each for group in chosen for each in groups[group]):
+        if isinstance(requirement, dict):
+            yield from list_names(groups, requirement["include-group"])
+        else:
+            yield re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement, maxsplit=1)[0]).lower()
 
 
 def make_venv() -> None:
@@ -209,6 +240,8 @@ def main() -> bool:
     whole = "everything: soaks, browsers, JavaScript, races on two engines, and the coverage; it takes half an hour"
     tests.add_argument("--all", action="store_true", help=whole)
     commands.add_parser("demo", allow_abbrev=False, add_help=False, help="show the payments service at work")
+    install = commands.add_parser("install", help="install the project and a dependency group into .venv")
+    install.add_argument("group", choices=["demo", "demo-postgres", "dev", "docs", "tox"])
     commands.add_parser("check", help="check style, types, documentation and the wheel: what CI runs after the tests")
     options, others = parser.parse_known_args()
     if options.command == "test":
@@ -216,7 +249,10 @@ def main() -> bool:
     if options.command == "demo":
         return demo(others)
     if others:
-        parser.error(f"check takes no arguments, so it cannot do anything with {' '.join(others)}")
+        parser.error(f"{options.command} cannot do anything with {' '.join(others)}")
+    if options.command == "install":
+        prepare(options.group)
+        return True
     return check()
 
 

@@ -10,10 +10,13 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from dev import list_pins
+
 ROOT = Path(__file__).resolve().parents[2]
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCK = (ROOT / "requirements.lock").read_text()
-PINS = [Requirement(line) for line in LOCK.splitlines() if not line.lstrip().startswith("#")]
+BLOCKS = re.findall(r"^([a-z].*?)(?: \\\n((?: .*\n)*))", LOCK, re.M)
+PINS = [Requirement(line) for line, _rest in BLOCKS]
 PYTHONS = re.findall(r"Python :: (3\.\d+)", " ".join(DECLARED["project"]["classifiers"]))
 NOT_PINNED_EVERYWHERE = {"beat"}  # an extra that `all` leaves out, because it does not allow every Django
 
@@ -33,7 +36,8 @@ def applies(requirement: Requirement, python: str) -> bool:
 def test_the_lock_names_no_address_and_is_exact() -> None:
     assert "://" not in LOCK
     assert "@" not in LOCK
-    assert PINS
+    assert len(PINS) == LOCK.count("==") - LOCK.count(" == ")
+    assert [line for line, rest in BLOCKS if "--hash=sha256:" not in rest] == []
     assert [str(pin) for pin in PINS if not re.fullmatch(r"==(\d+!)?[\w.]+", str(pin.specifier)) or pin.extras] == []
 
 
@@ -63,3 +67,11 @@ def test_the_latest_django_that_a_python_allows_is_pinned() -> None:
     series = {specifier.removeprefix("==").rpartition(".")[0]: pythons for specifier, pythons in pinned.items()}
     latest = re.findall(r"Django :: ([\d.]+)", " ".join(DECLARED["project"]["classifiers"]))[-1]
     assert series == {"5.2": ["3.11"], latest: ["3.12", "3.13", "3.14"]}
+
+
+def test_a_group_is_installed_with_all_that_it_needs_and_not_with_the_others() -> None:
+    """`dev.py` reads the lock itself, because pip takes hashes only of exact versions."""
+    listed = {group: set(re.findall(r"^([a-z].*?)==", list_pins(group), re.M)) for group in ("demo", "lock")}
+    assert listed["lock"] == {pin.name for pin in PINS}
+    assert {"celery", "vine", "stripe", "django", "hatchling", "psycopg"} <= listed["demo"], "and what these need"
+    assert listed["demo"].isdisjoint({"pytest", "mypy", "sphinx", "tox", "redis"})

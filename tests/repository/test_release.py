@@ -155,7 +155,9 @@ def test_a_release_is_tested_built_once_attested_and_published_without_a_passwor
     ]
     trusted = [name for name, job in jobs.items() if job["permissions"].get("id-token") == "write"]
     assert trusted == ["publish"]
-    assert [step["run"] for step in jobs["build"]["steps"] if "tox run" in step.get("run", "")] == ["tox run -e dist"]
+    assert [step["run"] for step in jobs["build"]["steps"] if "tox run" in step.get("run", "")] == [
+        ".venv/bin/tox run -e dist"
+    ]
 
 
 def test_a_report_of_a_bug_has_what_the_first_question_back_would_ask() -> None:
@@ -169,10 +171,8 @@ def test_a_report_of_a_bug_has_what_the_first_question_back_would_ask() -> None:
 
 @pytest.mark.soak
 def test_the_container_has_all_files_of_the_demo(tmp_path: Path) -> None:
-    wheel, image = (ROOT / "testproject/Containerfile").read_text().split("\nFROM ")[1:]
-    copies = re.compile(r"^COPY (?!--from)(.+)$", re.MULTILINE)
-    assert [name for line in copies.findall(wheel) for name in line.split()[:-1] if not (ROOT / name).exists()] == []
-    for *names, folder in map(str.split, copies.findall(image)):
+    image = (ROOT / "testproject/Containerfile").read_text()
+    for *names, folder in map(str.split, re.findall(r"^COPY (.+)$", image, re.MULTILINE)):
         for name in names:
             if (ROOT / name).is_dir():
                 shutil.copytree(ROOT / name, tmp_path / folder)
