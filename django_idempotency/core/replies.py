@@ -86,7 +86,7 @@ class Reply:
     @property
     def lost(self) -> bool:
         """True if it was a success whose body is missing: sent without it, it would look like another response."""
-        return self.omitted and 200 <= self.status < 300
+        return self.body is None and 200 <= self.status < 300
 
 
 @dataclass(frozen=True, slots=True)
