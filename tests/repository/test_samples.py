@@ -60,8 +60,10 @@ def page(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]
 @pytest.mark.django_db
 @pytest.mark.parametrize("name", [name for name, text in PAGES.items() if any(blocks(text))])
 def test_samples_run(name: str, page: dict[str, Any]) -> None:
-    editor = connection.schema_editor()
-    for model in apps.all_models["shop"].values():
+    editor, models = connection.schema_editor(), apps.all_models["shop"].values()
+    if models and not connection.features.can_rollback_ddl:
+        pytest.skip("NOT TESTED here: the tables of the page's models are made in the test's transaction")
+    for model in models:
         editor.deferred_sql = []
         editor.create_model(model)
     run_cases(name, page)
