@@ -25,7 +25,7 @@ IdempotencyError
 └── NotExecuted             your code raises it: nothing happened, so the key may be used again
 """
 
-from typing import Final
+from typing import ClassVar
 
 from django_idempotency.core.links import docs_url
 
@@ -188,11 +188,22 @@ class NotExecuted(IdempotencyError):
     code = "idempotency_not_executed"
 
 
-class KeyReused(IdempotencyError):
+class _AboutFirstRequest(IdempotencyError):
+    """The key belongs to an earlier request, about whose effect something is known."""
+
+    ADVICE: ClassVar[dict[str, str]]
+
+    def __init__(self, message: str = "", *, effect: str = "possible") -> None:
+        super().__init__(message or self.ADVICE[effect])
+        self.effect = effect  # what is known about the first request's: "none", "possible" or "done"
+        self.safe_new_key = effect == "none"
+
+
+class KeyReused(_AboutFirstRequest):
     """The key was first used with a different payload. Nothing was executed here."""
 
     code = "idempotency_key_reused_with_different_payload"
-    ADVICE: Final = {
+    ADVICE: ClassVar[dict[str, str]] = {
         "none": "The key was first used with a different payload, which had no effect. Nothing was executed here. Use "
         "a new key.",
         "possible": "The key was first used with a different payload, and that work may have taken effect or may still "
@@ -200,11 +211,6 @@ class KeyReused(IdempotencyError):
         "done": "The key was first used with a different payload, and that work took effect. Nothing was executed "
         "here. Use a new key only for other work.",
     }
-
-    def __init__(self, message: str = "", *, effect: str = "possible") -> None:
-        super().__init__(message or self.ADVICE[effect])
-        self.effect = effect  # what is known about the first request's: "none", "possible" or "done"
-        self.safe_new_key = effect == "none"
 
 
 class StillRunning(IdempotencyError):
@@ -217,22 +223,17 @@ class StillRunning(IdempotencyError):
         self.retry_after = retry_after  # seconds
 
 
-class KeyExpired(IdempotencyError):
+class KeyExpired(_AboutFirstRequest):
     """The result for this key is no longer stored. Nothing was executed here."""
 
     code = "idempotency_key_expired"
-    ADVICE: Final = {
+    ADVICE: ClassVar[dict[str, str]] = {
         "none": "The result for this key is no longer stored; the work had no effect. Use a new key.",
         "possible": "The result for this key is no longer stored, and the work may have taken effect. Find out what "
         "happened before you use a new key.",
         "done": "The result for this key is no longer stored, and the work took effect. Use a new key only for other "
         "work.",
     }
-
-    def __init__(self, message: str = "", *, effect: str = "possible") -> None:
-        super().__init__(message or self.ADVICE[effect])
-        self.effect = effect  # what is known about the first request's: "none", "possible" or "done"
-        self.safe_new_key = effect == "none"
 
 
 class EndedWithoutResult(IdempotencyError):
